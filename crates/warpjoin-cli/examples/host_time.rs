@@ -1,5 +1,5 @@
-//! Measures host time of hot TPC-H queries: planning with and without warpjoin, and planning and code generation of the
-//! device plan. The tables are small, so that kernel time is negligible.
+//! Measures host time of hot TPC-H queries: planning with and without warpjoin, finding a kept plan, and planning and code
+//! generation of the device plan. The tables are small, so that kernel time is negligible.
 //!
 //! `cargo run --release -p warpjoin-cli --example host_time -- [plan|rules|run] [iterations] [queries, such as 1,5] [scale]`
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -20,7 +20,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use warpjoin_cli::TargetArgs;
 use warpjoin_cli::tpch::{Generation, Parameters, QUERY_COUNT, TpchTable, query_text};
-use warpjoin_datafusion::{DeviceChoice, Placement, load_table};
+use warpjoin_datafusion::{DeviceChoice, Placement, WarpjoinSessionContext, load_table};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -97,8 +97,11 @@ async fn planned(context: &SessionContext, sql: &str) -> (Planning, Arc<dyn Exec
 
 async fn plan(device: &SessionContext, stock: &SessionContext, queries: &[u32], iterations: usize, scale: f64) {
     let parameters = Parameters::validation(scale);
-    println!("query  device: logical optimized physical total    stock: logical optimized physical total   (ms)");
+    println!(
+        "query  device: logical optimized physical total    stock: logical optimized physical total   kept   (ms)"
+    );
     let mut totals = [Duration::ZERO; 2];
+    let mut kept_ms = 0.0;
     for &number in queries {
         let sql = query_text(number, &parameters).unwrap();
         print!("{number:5} ");
@@ -114,9 +117,18 @@ async fn plan(device: &SessionContext, stock: &SessionContext, queries: &[u32], 
             print!("   {:7.3} {:7.3} {:7.3} {:7.3}     ", ms(logical), ms(optimized), ms(physical), ms(median.total()));
             *total += median.total();
         }
-        println!();
+        let mut times = vec![];
+        for _ in 0..=iterations {
+            let started = Instant::now();
+            device.query(&sql).await.unwrap();
+            times.push(started.elapsed());
+        }
+        let median = median_ms(times);
+        println!(" {median:7.3}");
+        kept_ms += median;
     }
-    println!("total: device {:.2} ms, stock {:.2} ms", totals[0].as_secs_f64() * 1e3, totals[1].as_secs_f64() * 1e3);
+    let [device_ms, stock_ms] = totals.map(|total| total.as_secs_f64() * 1e3);
+    println!("total: device {device_ms:.2} ms, stock {stock_ms:.2} ms, kept {kept_ms:.2} ms");
 }
 
 /// An optimizer rule, and its total time.

@@ -1,14 +1,16 @@
 //! Adds warpjoin to a DataFusion session.
 //!
-//! Owns where our optimizer rules go in DataFusion's lists. Must not know what the rules do.
+//! Owns where our optimizer rules and our query planner go in DataFusion's lists. Must not know what the rules do.
 
 use std::sync::Arc;
 
 use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::context::QueryPlanner;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
 use crate::config::WarpjoinOptions;
+use crate::planner::KeepingPlanner;
 use crate::rules::placement::PlacementRule;
 use crate::rules::rule::WarpjoinRule;
 use crate::rules::window_filters::WindowFilters;
@@ -47,6 +49,9 @@ impl WarpjoinSessionStateBuilder for SessionStateBuilder {
             config = config.with_option_extension(WarpjoinOptions::default());
         }
         config = config.with_extension(Arc::clone(&runtime));
+        let inner = self.query_planner().take().unwrap_or_else(default_planner);
+        let inner = Arc::clone(KeepingPlanner::inner_of(&inner));
+        let planner = KeepingPlanner::new(inner, Arc::clone(&runtime));
         let rules = match self.physical_optimizers().take() {
             Some(optimizer) => optimizer.rules,
             None => PhysicalOptimizer::new().rules,
@@ -56,9 +61,15 @@ impl WarpjoinSessionStateBuilder for SessionStateBuilder {
         logical.rules.push(Arc::new(WindowFilters));
         // The builder appends individually added rules after ours, so they see the device nodes.
         self.with_config(config)
+            .with_query_planner(Arc::new(planner))
             .with_optimizer_rules(logical.rules)
             .with_physical_optimizer_rules(insert_rules(rules, runtime))
     }
+}
+
+/// The planner of a session that names none.
+fn default_planner() -> Arc<dyn QueryPlanner + Send + Sync> {
+    Arc::clone(SessionStateBuilder::new().build().query_planner())
 }
 
 /// Adds our rules to the list, and replaces those of an earlier call.

@@ -71,12 +71,13 @@ const WARPJOIN_DEVICE: Layers = &[
 const WARPJOIN_DATAFUSION: Layers = &[
     &["config", "error"],
     &["pass_through"],
-    &["cache"],
+    &["cache", "kept"],
     &["runtime"],
     &["fallback", "template", "translate"],
     &["table"],
     &["exec", "matcher"],
     &["rules"],
+    &["planner"],
     &["extension"],
 ];
 

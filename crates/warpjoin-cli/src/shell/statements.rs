@@ -2,13 +2,11 @@
 //!
 //! Must not know where statements come from.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::arrow::util::pretty::pretty_format_batches_with_schema;
-use datafusion::dataframe::DataFrame;
 use datafusion::prelude::SessionContext;
-use warpjoin_datafusion::{CachedTable, cache_table, uncache_table};
+use warpjoin_datafusion::{CachedTable, Query, WarpjoinSessionContext, cache_table, uncache_table};
 
 use crate::error::{CliError, Result};
 use crate::output::print_line;
@@ -67,7 +65,7 @@ async fn run(context: &SessionContext, command: Command) -> Result<PrintedAnswer
     let text = match command {
         Command::Sql(statement) => {
             let plan = context.state().statement_to_plan(*statement).await?;
-            return collect(context.execute_logical_plan(plan).await?).await;
+            return collect(context.query_of_plan(plan).await?).await;
         }
         Command::Cache(table) => {
             let CachedTable { columns, rows, bytes, skipped } = cache_table(context, table.clone()).await?;
@@ -94,9 +92,9 @@ struct PrintedAnswer {
     rows: usize,
 }
 
-async fn collect(frame: DataFrame) -> Result<PrintedAnswer> {
-    let schema = Arc::new(frame.schema().as_arrow().clone());
-    let batches = frame.collect().await?;
+async fn collect(query: Query) -> Result<PrintedAnswer> {
+    let schema = query.schema();
+    let batches = query.collect().await?;
     let rows = batches.iter().map(|batch| batch.num_rows()).sum();
     let text = match schema.fields().is_empty() {
         true => None,

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::queries::QUERY_COUNT;
 use crate::error::{CliError, Result};
@@ -47,6 +47,9 @@ pub struct TpchArgs {
     /// Also run each query without any column on the devices, as often as hot runs
     #[arg(long, requires = "parquet")]
     pub cold: bool,
+    /// How queries are given
+    #[arg(long, value_enum, default_value_t = Entry::Query)]
+    pub entry: Entry,
     /// Write the measurements to a JSON file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -71,6 +74,15 @@ pub struct TpchArgs {
     /// Duration of each measurement with clients, in seconds
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..), requires = "clients")]
     pub client_seconds: u16,
+}
+
+/// How queries are given to warpjoin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Entry {
+    /// As texts to warpjoin: a text that was seen before is not planned again
+    Query,
+    /// As texts to DataFusion, which parses and optimizes each
+    Sql,
 }
 
 /// Query numbers, in the order in which they run.

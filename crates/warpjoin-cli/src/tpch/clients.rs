@@ -10,6 +10,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
+use warpjoin_datafusion::WarpjoinSessionContext;
 
 use super::parameters::Parameters;
 use super::queries::query_text;
@@ -137,6 +138,6 @@ async fn run_client(
 
 /// Runs a query, and counts the rows of its answer.
 async fn count_rows(context: &SessionContext, sql: &str) -> Result<usize> {
-    let batches = context.sql(sql).await?.collect().await?;
+    let batches = context.query(sql).await?.collect().await?;
     Ok(batches.iter().map(|batch| batch.num_rows()).sum())
 }

@@ -9,8 +9,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
-use warpjoin_datafusion::{Placement, runtime_of, session_of};
+use warpjoin_datafusion::{Placement, WarpjoinSessionContext, runtime_of, session_of};
 
+use super::arguments::Entry;
 use super::parameters::Parameters;
 use super::queries::query_text;
 use super::report::{Outcome, PlacementReport, QueryReport, RunReport, VariantsReport, total_metrics};
@@ -21,6 +22,8 @@ use crate::error::Result;
 pub(super) struct Measurement {
     /// warpjoin.
     pub(super) device: SessionContext,
+    /// How queries are given to it.
+    pub(super) entry: Entry,
     /// Stock DataFusion for reference answers.
     pub(super) oracle: Option<SessionContext>,
     /// Stock DataFusion with its defaults over the same tables, for times.
@@ -98,7 +101,7 @@ impl Measurement {
             if number > self.hot_runs {
                 runtime_of(&self.device)?.clear_cache();
             }
-            let run = timed_run(&self.device, sql).await?;
+            let run = timed_run(&self.device, sql, self.entry).await?;
             let placement = Placement::of(&run.plan);
             let run_report = RunReport::new(run.planning_ms, run.execution_ms, &placement);
             report.placement = PlacementReport::new(&placement);
@@ -140,7 +143,7 @@ impl Measurement {
         for seed in 0..u64::from(runs) {
             let parameters = Parameters::random(scale, seed);
             let Some(sql) = query_text(number, &parameters) else { continue };
-            let run = timed_run(&self.device, &sql).await?;
+            let run = timed_run(&self.device, &sql, self.entry).await?;
             report.total_ms.push(run.planning_ms + run.execution_ms);
             let compiled_modules = total_metrics(&Placement::of(&run.plan)).compiled_modules;
             if compiled_modules > 0 {
@@ -174,29 +177,24 @@ async fn difference(oracle: &SessionContext, run: &TimedRun, expected: &Referenc
 async fn median_ms(stock: &SessionContext, sql: &str, hot_runs: usize) -> Result<f64> {
     let mut times_ms = vec![];
     for _ in 0..hot_runs.max(1) {
-        let run = timed_run(stock, sql).await?;
+        let run = timed_run(stock, sql, Entry::Sql).await?;
         times_ms.push(run.planning_ms + run.execution_ms);
     }
     times_ms.sort_by(f64::total_cmp);
     Ok(times_ms[times_ms.len() / 2])
 }
 
-async fn timed_run(context: &SessionContext, sql: &str) -> Result<TimedRun> {
+async fn timed_run(context: &SessionContext, sql: &str, entry: Entry) -> Result<TimedRun> {
     let start = Instant::now();
-    let frame = context.sql(sql).await?;
-    let task = Arc::new(frame.task_ctx());
-    let parsed = Instant::now();
-    let (state, logical) = frame.into_parts();
-    let optimized = state.optimize(&logical)?;
-    let optimizer_end = Instant::now();
-    let plan = state.query_planner().create_physical_plan(&optimized, &state).await?;
+    let (plan, task) = match entry {
+        Entry::Query => context.query(sql).await?.into_parts(),
+        Entry::Sql => {
+            let frame = context.sql(sql).await?;
+            let task = Arc::new(frame.task_ctx());
+            (frame.create_physical_plan().await?, task)
+        }
+    };
     let planned = Instant::now();
-    log::debug!(
-        "planning: SQL to logical plan {:?}, optimizer {:?}, physical plan {:?}",
-        parsed - start,
-        optimizer_end - parsed,
-        planned - optimizer_end
-    );
     let batches = collect(Arc::clone(&plan), task).await?;
     Ok(TimedRun {
         planning_ms: (planned - start).as_secs_f64() * 1e3,

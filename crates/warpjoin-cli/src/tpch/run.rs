@@ -80,6 +80,7 @@ pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
     };
     let measurement = Measurement {
         device: device_context,
+        entry: arguments.entry,
         oracle: loading.oracle_context.clone(),
         stock: loading.oracle_context.as_ref().map(with_defaults),
         published: arguments.scale == 1.0,

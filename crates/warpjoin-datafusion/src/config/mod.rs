@@ -23,6 +23,8 @@ pub use parquet_decode::ParquetDecode;
 
 /// Default of [`WarpjoinOptions::minimum_rows`].
 const MINIMUM_ROWS_DEFAULT: u64 = 100_000;
+/// Default of [`WarpjoinOptions::kept_plans`]: more queries than a dashboard has.
+const KEPT_PLANS_DEFAULT: usize = 256;
 /// Default of [`WarpjoinOptions::strict_rows`]: about what a query prints on a few screens.
 const STRICT_ROWS_DEFAULT: u64 = 4096;
 
@@ -80,6 +82,10 @@ pub struct WarpjoinOptions {
     pub quick_kernels: Option<bool>,
     /// What runs a pipeline whose kernel is not compiled.
     pub code_tier: CodeTier,
+    /// Most plans that are kept for later queries, of all sessions of a runtime; 0: none.
+    pub kept_plans: usize,
+    /// Whether a query that finds its plan is planned again, to compare.
+    pub check_plans: bool,
 }
 
 const JOIN_ORDERS: [(&str, JoinOrder); 2] = [("auto", JoinOrder::Auto), ("as_given", JoinOrder::AsGiven)];
@@ -162,6 +168,8 @@ impl Default for WarpjoinOptions {
             count_rows: false,
             quick_kernels: None,
             code_tier: CodeTier::Auto,
+            kept_plans: KEPT_PLANS_DEFAULT,
+            check_plans: false,
         }
     }
 }
@@ -228,6 +236,8 @@ impl ExtensionOptions for WarpjoinOptions {
             "parquet_decode" => self.parquet_decode = named(key, value, &ParquetDecode::NAMES)?,
             "count_rows" => self.count_rows = parse_bool(key, value)?,
             "quick_kernels" => self.quick_kernels = named(key, value, &QUICK_KERNELS)?,
+            "kept_plans" => self.kept_plans = parse(key, value, "a number of plans")?,
+            "check_plans" => self.check_plans = parse_bool(key, value)?,
             "code_tier" => self.code_tier = named(key, value, &CODE_TIERS)?,
             "runtime_filters" => self.runtime_filters = named(key, value, &RUNTIME_FILTERS)?,
             "materialization" => self.materialization = named(key, value, &MATERIALIZATIONS)?,
@@ -354,6 +364,16 @@ impl ExtensionOptions for WarpjoinOptions {
                 "quick_kernels",
                 Some(name_of(self.quick_kernels, &QUICK_KERNELS)),
                 "Whether slow-compiling kernels first run in a code tier that compiles faster: auto (on GPUs), on or off",
+            ),
+            entry(
+                "kept_plans",
+                Some(self.kept_plans.to_string()),
+                "Most plans of queries over resident tables that are kept for later queries; 0: each query is planned anew",
+            ),
+            entry(
+                "check_plans",
+                Some(self.check_plans.to_string()),
+                "Whether a query that finds its plan is planned anew all the same; an error if the plans differ",
             ),
             entry(
                 "code_tier",
@@ -527,7 +547,7 @@ mod tests {
     #[test]
     fn entries_have_full_keys() {
         let options = WarpjoinOptions::default();
-        assert_eq!(options.entries().len(), 23);
+        assert_eq!(options.entries().len(), 25);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
     }
 }

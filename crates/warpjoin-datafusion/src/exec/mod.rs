@@ -38,6 +38,8 @@ pub(crate) use report::NodeState;
 #[derive(Debug, Clone)]
 pub struct WarpjoinExec {
     part: Arc<Part>,
+    /// Rows that parts of the same query share.
+    shared_rows: SharedRows,
     children: Vec<Arc<dyn ExecutionPlan>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -48,8 +50,6 @@ pub struct WarpjoinExec {
 #[derive(Debug, Clone)]
 struct Part {
     plan: Plan,
-    /// Rows that parts of the same query share.
-    shared_rows: SharedRows,
     /// Computed when EXPLAIN needs it.
     explanation: OnceLock<Explanation>,
     /// The CPU nodes of the part, with placeholders for the children.
@@ -131,7 +131,6 @@ impl WarpjoinExec {
         let part = Part {
             explanation: OnceLock::new(),
             plan,
-            shared_rows: SharedRows::default(),
             template,
             ordering,
             operators,
@@ -145,6 +144,7 @@ impl WarpjoinExec {
         };
         Ok(Self {
             part: Arc::new(part),
+            shared_rows: SharedRows::default(),
             children: inputs,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -155,6 +155,11 @@ impl WarpjoinExec {
     /// The device plan.
     pub fn plan(&self) -> &Plan {
         &self.part.plan
+    }
+
+    /// The CPU nodes of the part, with placeholders for its inputs.
+    pub(crate) fn template(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.part.template
     }
 
     /// The session whose devices it runs on.
@@ -189,9 +194,13 @@ impl WarpjoinExec {
 
     /// The same part with an equivalent device plan that shares rows with another part through `shared_rows`.
     pub(crate) fn with_plan(&self, plan: Plan, shared_rows: &SharedRows) -> Self {
-        let shared_rows = shared_rows.clone();
-        let part = Part { plan, shared_rows, explanation: OnceLock::new(), ..(*self.part).clone() };
-        Self { part: Arc::new(part), ..self.clone() }
+        let part = Part { plan, explanation: OnceLock::new(), ..(*self.part).clone() };
+        Self { part: Arc::new(part), ..self.with_shared_rows(shared_rows) }
+    }
+
+    /// The same part, which shares rows through `shared_rows`.
+    pub(crate) fn with_shared_rows(&self, shared_rows: &SharedRows) -> Self {
+        Self { shared_rows: shared_rows.clone(), ..self.clone() }
     }
 
     /// Depth and last run, which EXPLAIN shows.

@@ -24,7 +24,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, coop};
 use futures::future::{BoxFuture, FutureExt, try_join_all};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
-use warpjoin::exec::Inputs;
+use warpjoin::exec::{Inputs, SharedRows};
 use warpjoin::plan::PlanKind;
 use warpjoin::{Cancellation, Cause, ExecOptions, QueryMetrics, Table};
 
@@ -47,6 +47,7 @@ const PIECES_AHEAD: usize = 1;
 /// One execution. It owns what it needs, because the node may be dropped earlier.
 struct Run {
     part: Arc<Part>,
+    shared_rows: SharedRows,
     children: Vec<Arc<dyn ExecutionPlan>>,
     context: Arc<TaskContext>,
     metrics: ExecutionPlanMetricsSet,
@@ -89,6 +90,7 @@ impl From<DataFusionError> for Failure {
 pub(super) fn stream(node: &WarpjoinExec, context: Arc<TaskContext>) -> SendableRecordBatchStream {
     let run = Run {
         part: Arc::clone(&node.part),
+        shared_rows: node.shared_rows.clone(),
         children: node.children.clone(),
         context,
         metrics: node.metrics.clone(),
@@ -170,13 +172,13 @@ impl Run {
                 }
             });
         }
-        let (part, metrics) = (Arc::clone(&self.part), self.metrics.clone());
+        let (part, shared_rows, metrics) = (Arc::clone(&self.part), self.shared_rows.clone(), self.metrics.clone());
         let batch_rows = self.context.session_config().batch_size();
         let (sender, mut pieces) = mpsc::channel(PIECES_AHEAD);
         let driver = on_thread("warpjoin-query", move || {
             // If the stream is dropped, the permit is released when the thread has freed its memory, not before.
             let _permit = permit;
-            drive(&part, sources, batch_rows, cancel, &metrics, sender)
+            drive(&part, shared_rows, sources, batch_rows, cancel, &metrics, sender)
         })?;
         // A panic of the driving thread is a defect of the engine, so it counts as a device error.
         let ended = driver.map(|ended| match ended {
@@ -285,6 +287,7 @@ fn merged(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<S
 /// result all pieces but the last one go to `sender`, unless nobody wants them any more.
 fn drive(
     part: &Part,
+    shared_rows: SharedRows,
     sources: Vec<Source>,
     batch_rows: usize,
     cancel: Arc<Cancellation>,
@@ -312,7 +315,7 @@ fn drive(
     }
     let upload_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let options = ExecOptions { batch_rows, cancel, ..part.settings.clone() };
-    let inputs = Inputs { tables, shared_rows: part.shared_rows.clone() };
+    let inputs = Inputs { tables, shared_rows };
     let (mut last, mut failed) = (None, None);
     let mut take = |piece: Vec<RecordBatch>| {
         let piece = piece.into_iter().map(|batch| with_schema(batch, &part.plan.schema)).collect::<Result<_, _>>();

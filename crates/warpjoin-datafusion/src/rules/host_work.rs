@@ -16,6 +16,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use warpjoin::Reason;
 
 use crate::exec::WarpjoinExec;
+use crate::kept::LeasedExec;
 use crate::matcher::reads_tables;
 use crate::rules::reason::CpuReasonExec;
 use crate::rules::strict::{RefusedExec, RowLimitExec};
@@ -123,7 +124,7 @@ fn only_moves_rows(node: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(merge) = node.downcast_ref::<SortPreservingMergeExec>() {
         return merge.input().output_partitioning().partition_count() <= 1;
     }
-    node.is::<RefusedExec>() || node.is::<RowLimitExec>()
+    node.is::<RefusedExec>() || node.is::<RowLimitExec>() || node.is::<LeasedExec>()
 }
 
 /// The exact number of output rows, or 0 if unknown.

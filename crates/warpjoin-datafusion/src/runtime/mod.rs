@@ -21,6 +21,7 @@ use warpjoin_device::{
 
 use crate::cache::ColumnCache;
 use crate::config::{DeviceChoice, WarpjoinOptions};
+use crate::kept::KeptPlans;
 use crate::runtime::admission::{Admission, QUERIES_DEFAULT};
 
 /// Default number of simulated devices: the smallest that exercises the exchange.
@@ -39,6 +40,7 @@ pub struct WarpjoinRuntime {
     opened: Mutex<HashMap<SessionKey, Opened>>,
     admission: Admission,
     caches: Mutex<Vec<(Weak<Session>, Arc<ColumnCache>)>>,
+    kept_plans: Arc<KeptPlans>,
 }
 
 /// A session that the caller opened.
@@ -97,12 +99,23 @@ impl WarpjoinRuntime {
             opened: Mutex::default(),
             admission: Admission::new(queries_max),
             caches: Mutex::default(),
+            kept_plans: KeptPlans::new(),
         })
     }
 
     /// Admission control of queries.
     pub(crate) fn admission(&self) -> &Admission {
         &self.admission
+    }
+
+    /// Plans of earlier queries.
+    pub(crate) fn kept_plans(&self) -> &KeptPlans {
+        &self.kept_plans
+    }
+
+    /// Forgets the plans of earlier queries: each query is planned again.
+    pub fn clear_plans(&self) {
+        self.kept_plans.clear();
     }
 
     /// The columns of files that are cached on the devices of a session.
@@ -145,6 +158,7 @@ impl WarpjoinRuntime {
     pub(crate) fn report_lost(&self, session: &Arc<Session>, error: &warpjoin::Error) {
         let is_of = |of: &Weak<Session>| of.as_ptr() == Arc::as_ptr(session);
         sync::locked(&self.caches).retain(|(of, _)| !is_of(of));
+        self.kept_plans.clear();
         let why = format!("{error}; tables that were loaded onto the device have to be loaded again");
         if let Some(given) = self.given.as_ref().filter(|given| Arc::ptr_eq(&given.session, session)) {
             // Only the caller can open new devices in place of these.

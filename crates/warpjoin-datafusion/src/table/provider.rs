@@ -13,6 +13,7 @@ use datafusion::prelude::SessionContext;
 use warpjoin::{MemoryBudget, Session, Table};
 
 use crate::config::WarpjoinOptions;
+use crate::kept::{Registered, TableId};
 use crate::runtime::thread::{pump, pump_partitions};
 use crate::runtime::{Devices, WarpjoinRuntime};
 use crate::table::load::load;
@@ -26,13 +27,15 @@ use crate::table::statistics::table_statistics;
 #[derive(Debug, Clone)]
 pub struct DeviceTableProvider {
     table: Arc<Table>,
+    /// Shared by clones: the table goes when the last of them goes.
+    registered: Arc<Registered>,
 }
 
 impl DeviceTableProvider {
     /// A provider of a table that is already on the devices. Its columns go to the host's memory when queries need theirs.
     pub fn new(table: Arc<Table>) -> Self {
         table.make_room_when_asked();
-        Self { table }
+        Self { table, registered: Arc::new(Registered::new()) }
     }
 
     /// Loads all rows of `stream` onto the session's devices, batch by batch.
@@ -42,6 +45,11 @@ impl DeviceTableProvider {
     pub async fn load(session: &Arc<Session>, stream: SendableRecordBatchStream) -> Result<Self> {
         let table = load(session, stream.schema(), |upload| pump(stream, upload), MemoryBudget::OF_DEVICES).await?;
         Ok(Self::new(Arc::new(table)))
+    }
+
+    /// Names the table in kept plans.
+    pub(crate) fn id(&self) -> TableId {
+        self.registered.id()
     }
 
     /// The table.

@@ -1,0 +1,191 @@
+//! Plans of earlier queries, kept for later ones.
+//!
+//! Owns what is kept, how it is found, and when it goes. Must not know how queries are planned ([`crate::planner`]).
+//!
+//! A kept plan holds its tables. So a table is forgotten when nobody can name it any more ([`Registered`]).
+
+mod entries;
+mod environment;
+mod lease;
+mod text;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use warpjoin_device::sync::{self, Mutex};
+
+use entries::Entries;
+pub(crate) use environment::EnvironmentId;
+use environment::Environments;
+pub(crate) use lease::{KeptPlan, LeasedExec};
+pub(crate) use text::{Functions, Names};
+
+/// Names a registered table: another table of the same name has another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct TableId(u64);
+
+/// All [`KeptPlans`] of the process.
+static ALL: std::sync::Mutex<Vec<Weak<KeptPlans>>> = std::sync::Mutex::new(vec![]);
+
+/// A table that queries can name. When it goes, its plans are forgotten, which frees its memory when the last query has ended.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    id: TableId,
+}
+
+impl Registered {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { id: TableId(NEXT.fetch_add(1, Ordering::Relaxed)) }
+    }
+
+    pub(crate) fn id(&self) -> TableId {
+        self.id
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let all: Vec<_> = locked_all().iter().filter_map(Weak::upgrade).collect();
+        all.iter().for_each(|plans| plans.forget_if(|plan| plan.tables().contains(&self.id)));
+    }
+}
+
+fn locked_all() -> std::sync::MutexGuard<'static, Vec<Weak<KeptPlans>>> {
+    ALL.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// The step of planning that made a logical plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Stage {
+    /// It is what the SQL says.
+    Given,
+    /// DataFusion has optimized it.
+    Optimized,
+}
+
+/// What a logical plan is found by. `tables` are those of its scans, in the order of the plan.
+#[derive(Debug, PartialEq)]
+pub(crate) struct LogicalKey<P> {
+    pub(crate) environment: EnvironmentId,
+    pub(crate) stage: Stage,
+    pub(crate) tables: Vec<TableId>,
+    pub(crate) plan: P,
+}
+
+impl LogicalKey<&LogicalPlan> {
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.environment, self.stage, &self.tables, self.plan).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn is(&self, kept: &LogicalKey<LogicalPlan>) -> bool {
+        self.environment == kept.environment
+            && self.stage == kept.stage
+            && self.tables == kept.tables
+            && *self.plan == kept.plan
+    }
+}
+
+/// What a text is found by.
+#[derive(Debug, PartialEq)]
+struct TextKey {
+    environment: EnvironmentId,
+    sql: String,
+    names: Arc<Names>,
+}
+
+/// The kept plans of all sessions of a runtime.
+#[derive(Debug)]
+pub(crate) struct KeptPlans {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    environments: Environments,
+    logical: Entries<LogicalKey<LogicalPlan>>,
+    texts: Entries<TextKey>,
+}
+
+impl KeptPlans {
+    pub(crate) fn new() -> Arc<Self> {
+        let plans = Arc::new(Self { state: Mutex::default() });
+        let mut all = locked_all();
+        all.retain(|plans| plans.strong_count() > 0);
+        all.push(Arc::downgrade(&plans));
+        plans
+    }
+
+    /// The settings and rules that `session` plans with.
+    pub(crate) fn environment(&self, session: &SessionState) -> EnvironmentId {
+        sync::locked(&self.state).environments.of(session)
+    }
+
+    /// The plan that was kept for a logical plan.
+    pub(crate) fn find(&self, key: &LogicalKey<&LogicalPlan>) -> Option<Arc<KeptPlan>> {
+        let hash = key.hash();
+        sync::locked(&self.state).logical.find(hash, |kept| key.is(kept))
+    }
+
+    /// Keeps `plan` for a logical plan; `without_tables` is the logical plan without its tables. Of more than `plans_max` the
+    /// plan that was not used for the longest time goes.
+    pub(crate) fn keep(
+        &self,
+        key: LogicalKey<&LogicalPlan>,
+        without_tables: LogicalPlan,
+        plan: &Arc<KeptPlan>,
+        plans_max: usize,
+    ) {
+        let hash = key.hash();
+        let LogicalKey { environment, stage, tables, plan: _ } = key;
+        let key = LogicalKey { environment, stage, tables, plan: without_tables };
+        let gone = sync::locked(&self.state).logical.add(hash, key, plan, plans_max);
+        // Plans hold tables, whose memory is not freed under the lock.
+        drop(gone);
+    }
+
+    /// The plans that were kept for a text, with what its names meant then.
+    pub(crate) fn find_texts(&self, environment: EnvironmentId, sql: &str) -> Vec<(Arc<Names>, Arc<KeptPlan>)> {
+        let hash = hash_text(environment, sql);
+        let is_it = |kept: &TextKey| kept.environment == environment && kept.sql == sql;
+        let mut state = sync::locked(&self.state);
+        state.texts.find_all(hash, is_it).map(|(kept, plan)| (Arc::clone(&kept.names), plan)).collect()
+    }
+
+    /// Keeps `plan` for a text, as long as its names mean the same.
+    pub(crate) fn keep_text(
+        &self,
+        environment: EnvironmentId,
+        sql: &str,
+        names: Names,
+        plan: &Arc<KeptPlan>,
+        plans_max: usize,
+    ) {
+        let key = TextKey { environment, sql: sql.to_string(), names: Arc::new(names) };
+        let gone = sync::locked(&self.state).texts.add(hash_text(environment, sql), key, plan, plans_max);
+        drop(gone);
+    }
+
+    /// Forgets all plans.
+    pub(crate) fn clear(&self) {
+        self.forget_if(|_| true);
+    }
+
+    fn forget_if(&self, is_forgotten: impl Fn(&KeptPlan) -> bool) {
+        let mut state = sync::locked(&self.state);
+        let gone = (state.logical.remove_if(&is_forgotten), state.texts.remove_if(&is_forgotten));
+        drop(state);
+        drop(gone);
+    }
+}
+
+fn hash_text(environment: EnvironmentId, sql: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (environment, sql).hash(&mut hasher);
+    hasher.finish()
+}

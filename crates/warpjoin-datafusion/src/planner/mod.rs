@@ -1,0 +1,160 @@
+//! Planning a query once: the query planner that finds kept plans, and queries by text.
+//!
+//! Must not know how kept plans are stored ([`crate::kept`]), or which parts of a plan devices run ([`crate::matcher`]).
+
+mod check;
+mod eligible;
+pub(crate) mod query;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::Session as CatalogSession;
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::execution::SessionState;
+use datafusion::execution::context::QueryPlanner;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use warpjoin::exec::SharedRows;
+
+use crate::config::WarpjoinOptions;
+use crate::exec::WarpjoinExec;
+use crate::kept::{KeptPlan, LeasedExec, LogicalKey, Stage, TableId};
+use crate::rules::strict::RefusedExec;
+use crate::runtime::{Devices, WarpjoinRuntime};
+
+/// Plans queries with another planner, and keeps the plans of queries over resident tables.
+///
+/// DataFusion calls it with an optimized logical plan, so parsing and logical optimization are done for each query.
+#[derive(Debug)]
+pub(crate) struct KeepingPlanner {
+    inner: Arc<dyn QueryPlanner + Send + Sync>,
+    runtime: Arc<WarpjoinRuntime>,
+}
+
+impl KeepingPlanner {
+    /// Plans what is not kept with `inner`.
+    pub(crate) fn new(inner: Arc<dyn QueryPlanner + Send + Sync>, runtime: Arc<WarpjoinRuntime>) -> Self {
+        Self { inner, runtime }
+    }
+
+    /// The planner of what `planner` does not keep; `planner` itself if it keeps nothing.
+    pub(crate) fn inner_of(planner: &Arc<dyn QueryPlanner + Send + Sync>) -> &Arc<dyn QueryPlanner + Send + Sync> {
+        let any: &dyn Any = planner.as_ref();
+        any.downcast_ref::<Self>().map_or(planner, |ours| &ours.inner)
+    }
+
+    /// The plan that was kept for `logical`, or a new one, which is kept from now on.
+    async fn kept_or_new(
+        &self,
+        logical: &LogicalPlan,
+        tables: Vec<TableId>,
+        session: &SessionState,
+    ) -> Result<Planned> {
+        let (options, kept) = (options_of(session), self.runtime.kept_plans());
+        let key = LogicalKey { environment: kept.environment(session), stage: Stage::Optimized, tables, plan: logical };
+        let known = kept.find(&key);
+        if let Some(known) = &known
+            && let Some(plan) = instance(known, &self.runtime, &options)?
+        {
+            if options.check_plans {
+                check::check(&plan, &self.inner.create_physical_plan(logical, session).await?)?;
+            }
+            return Ok(Planned { plan, is_kept: true });
+        }
+        let plan = self.inner.create_physical_plan(logical, session).await?;
+        // Other queries run all instances of a known plan: this one is another.
+        let home = known.or_else(|| keepable(&plan, &key.tables, &self.runtime, &options));
+        let Some(home) = home else { return Ok(Planned { plan, is_kept: false }) };
+        let plan = home.lend(&plan);
+        kept.keep(key, eligible::without_tables(logical)?, &home, options.kept_plans);
+        Ok(Planned { plan, is_kept: false })
+    }
+}
+
+/// A plan to run.
+struct Planned {
+    plan: Arc<dyn ExecutionPlan>,
+    /// Whether an earlier query was planned with it.
+    is_kept: bool,
+}
+
+#[async_trait]
+impl QueryPlanner for KeepingPlanner {
+    async fn create_physical_plan(
+        &self,
+        logical: &LogicalPlan,
+        session: &dyn CatalogSession,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if let Some(state) = session.as_any().downcast_ref::<SessionState>()
+            && keeps_plans(state)
+            && let Some(tables) = eligible::tables(logical)
+        {
+            return self.kept_or_new(logical, tables, state).await.map(|planned| planned.plan);
+        }
+        self.inner.create_physical_plan(logical, session).await
+    }
+}
+
+fn options_of(session: &SessionState) -> WarpjoinOptions {
+    session.config_options().extensions.get::<WarpjoinOptions>().cloned().unwrap_or_default()
+}
+
+fn keeps_plans(session: &SessionState) -> bool {
+    let options = session.config_options().extensions.get::<WarpjoinOptions>();
+    options.is_some_and(|options| options.enabled && options.kept_plans > 0)
+}
+
+/// An instance of a kept plan. `None` if other queries run all of them, or if it is for devices that were lost.
+fn instance(
+    kept: &Arc<KeptPlan>,
+    runtime: &WarpjoinRuntime,
+    options: &WarpjoinOptions,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let plan = kept.instance(fresh)?;
+    Ok(plan.filter(|plan| runs_on_open_devices(plan, runtime, options)))
+}
+
+/// A copy of a plan without the state of a run. Its parts share rows only with each other.
+fn fresh(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let shared_rows = SharedRows::default();
+    plan.transform_up(|node| {
+        let node = node.reset_state()?;
+        Ok(Transformed::yes(match node.downcast_ref::<WarpjoinExec>() {
+            Some(part) => Arc::new(part.with_shared_rows(&shared_rows)),
+            None => node,
+        }))
+    })
+    .data()
+}
+
+fn runs_on_open_devices(plan: &Arc<dyn ExecutionPlan>, runtime: &WarpjoinRuntime, options: &WarpjoinOptions) -> bool {
+    let Devices::Open(session) = runtime.devices(options) else { return false };
+    let is_elsewhere = |node: &Arc<dyn ExecutionPlan>| {
+        node.downcast_ref::<WarpjoinExec>().is_some_and(|part| !Arc::ptr_eq(part.session(), &session))
+    };
+    plan.exists(|node| Ok(is_elsewhere(node))).is_ok_and(|found| !found)
+}
+
+/// How to keep a new plan over `tables`; `None` if it can't run twice, or was made without devices.
+fn keepable(
+    plan: &Arc<dyn ExecutionPlan>,
+    tables: &[TableId],
+    runtime: &WarpjoinRuntime,
+    options: &WarpjoinOptions,
+) -> Option<Arc<KeptPlan>> {
+    let has = |is_it: &dyn Fn(&Arc<dyn ExecutionPlan>) -> bool| plan.exists(|node| Ok(is_it(node))).ok();
+    let is_kept = !has(&|node| node.is::<RefusedExec>() || node.is::<LeasedExec>() || eligible::runs_once(node))?
+        && runs_on_open_devices(plan, runtime, options);
+    if !is_kept {
+        return None;
+    }
+    let tables = tables.to_vec();
+    Some(match has(&|node| node.is::<ScalarSubqueryExec>())? {
+        true => KeptPlan::of_instances(tables),
+        false => KeptPlan::of_copies(plan, tables),
+    })
+}

@@ -1,0 +1,253 @@
+//! Queries by text: a text that was planned before is neither parsed nor planned again.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::TableProvider;
+use datafusion::common::{Result, TableReference};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
+use datafusion::prelude::SessionContext;
+
+use super::{KeepingPlanner, Planned, check, eligible, instance, keepable, keeps_plans, options_of};
+use crate::kept::{Functions, KeptPlan, LeasedExec, LogicalKey, Names, Stage, TableId};
+use crate::runtime::WarpjoinRuntime;
+
+/// Adds queries by text to a session.
+#[async_trait]
+pub trait WarpjoinSessionContext {
+    /// Plans a query, or finds the plan of an earlier one: as [`SessionContext::sql`], but a text that was planned before costs no
+    /// parsing, no optimizing and no planning.
+    ///
+    /// Plans are kept if all tables are resident and all functions immutable, and for as long as tables, functions and settings
+    /// are the same. Any other statement runs as with [`SessionContext::sql`].
+    ///
+    /// # Errors
+    /// Those of [`SessionContext::sql`].
+    ///
+    /// ```
+    /// use datafusion::execution::SessionStateBuilder;
+    /// use datafusion::prelude::SessionContext;
+    /// use warpjoin_datafusion::{WarpjoinRuntime, WarpjoinSessionContext, WarpjoinSessionStateBuilder};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> datafusion::common::Result<()> {
+    /// let state = SessionStateBuilder::new_with_default_features().with_warpjoin(WarpjoinRuntime::lazy()).build();
+    /// let context = SessionContext::new_with_state(state);
+    /// let rows = context.query("SELECT 1 + 1").await?.collect().await?;
+    /// assert_eq!(rows[0].num_rows(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    async fn query(&self, sql: &str) -> Result<Query>;
+
+    /// As [`Self::query`], of a logical plan that was not optimized: one that was planned before costs no optimizing and no
+    /// planning. Statements that are not queries run as with [`SessionContext::execute_logical_plan`].
+    ///
+    /// # Errors
+    /// Those of [`SessionContext::execute_logical_plan`], and of planning.
+    async fn query_of_plan(&self, plan: LogicalPlan) -> Result<Query>;
+}
+
+/// A query that can run once.
+#[derive(Debug, Clone)]
+pub struct Query {
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    is_kept: bool,
+}
+
+impl Query {
+    /// The schema of its rows.
+    pub fn schema(&self) -> SchemaRef {
+        self.plan.schema()
+    }
+
+    /// What runs. After the run it has the metrics.
+    pub fn plan(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.plan
+    }
+
+    /// What runs, and the context to run it in.
+    pub fn into_parts(self) -> (Arc<dyn ExecutionPlan>, Arc<TaskContext>) {
+        (self.plan, self.context)
+    }
+
+    /// Whether the plan is that of an earlier query.
+    pub fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
+    /// Runs it, and collects its rows.
+    ///
+    /// # Errors
+    /// Those of the run.
+    pub async fn collect(self) -> Result<Vec<RecordBatch>> {
+        collect(self.plan, self.context).await
+    }
+
+    /// Runs it, and returns its rows as they come.
+    ///
+    /// # Errors
+    /// Those of the start.
+    pub fn stream(self) -> Result<SendableRecordBatchStream> {
+        execute_stream(self.plan, self.context)
+    }
+}
+
+#[async_trait]
+impl WarpjoinSessionContext for SessionContext {
+    async fn query(&self, sql: &str) -> Result<Query> {
+        let text = sql.trim().trim_end_matches(';');
+        if let Some(plan) = find(self, text).await? {
+            return Ok(Query { plan, context: self.task_ctx(), is_kept: true });
+        }
+        let state = self.state();
+        let dialect = state.config_options().sql_parser.dialect;
+        let statement = state.sql_to_statement(sql, &dialect)?;
+        let references = state.resolve_table_references(&statement)?;
+        let before = providers(&state, references).await;
+        let given = state.statement_to_plan(statement).await?;
+        let Some(tables) = runtime_if_kept(&state).and_then(|_| eligible::tables(&given)) else {
+            return self.query_of_plan(given).await;
+        };
+        let Planned { plan, is_kept } = plan_given(&given, &state).await?;
+        keep_text(text, &given, tables, before, &state, &plan).await?;
+        Ok(Query { plan, context: state.task_ctx(), is_kept })
+    }
+
+    async fn query_of_plan(&self, plan: LogicalPlan) -> Result<Query> {
+        // PREPARE, SET and the like run here; of EXECUTE the query is left.
+        let (state, given) = self.execute_logical_plan(plan).await?.into_parts();
+        let Planned { plan, is_kept } = plan_given(&given, &state).await?;
+        Ok(Query { plan, context: state.task_ctx(), is_kept })
+    }
+}
+
+/// Where plans of a session are kept, if they are.
+fn runtime_if_kept(state: &SessionState) -> Option<Arc<WarpjoinRuntime>> {
+    keeps_plans(state).then(|| state.config().get_extension::<WarpjoinRuntime>()).flatten()
+}
+
+/// An instance of the plan that was kept for a text, if its names still mean the same.
+async fn find(context: &SessionContext, text: &str) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let (runtime, options, candidates) = {
+        let state = context.state_ref();
+        let state = state.read();
+        let Some(runtime) = runtime_if_kept(&state) else { return Ok(None) };
+        let kept = runtime.kept_plans();
+        let mut candidates = kept.find_texts(kept.environment(&state), text);
+        candidates.retain(|(names, _)| names.functions.iter().all(|functions| functions.are_of(&state)));
+        let with_schemas = candidates.into_iter().filter_map(|(names, plan)| {
+            let schemas = names.tables.iter().map(|(table, _)| state.schema_for_ref(table.clone()));
+            let schemas = schemas.collect::<Result<Vec<_>>>().ok()?;
+            Some((names, schemas, plan))
+        });
+        let candidates: Vec<_> = with_schemas.collect();
+        (Arc::clone(&runtime), options_of(&state), candidates)
+    };
+    for (names, schemas, kept) in candidates {
+        let mut are_same = true;
+        for ((table, provider), schema) in names.tables.iter().zip(schemas) {
+            let now = schema.table(table.table()).await.ok().flatten();
+            are_same &= now.is_some_and(|now| is_same(&now, provider.upgrade().as_ref()));
+        }
+        if !are_same {
+            continue;
+        }
+        let Some(plan) = instance(&kept, &runtime, &options)? else { continue };
+        if options.check_plans {
+            let state = context.state();
+            check::check(&plan, &new_plan(&state.create_logical_plan(text).await?, &state).await?)?;
+        }
+        return Ok(Some(plan));
+    }
+    Ok(None)
+}
+
+fn is_same(now: &Arc<dyn TableProvider>, then: Option<&Arc<dyn TableProvider>>) -> bool {
+    then.is_some_and(|then| Arc::as_ptr(now).addr() == Arc::as_ptr(then).addr())
+}
+
+/// The tables of the names that a session knows.
+async fn providers(
+    state: &SessionState,
+    references: Vec<TableReference>,
+) -> Vec<(TableReference, Arc<dyn TableProvider>)> {
+    let mut found = vec![];
+    for reference in references {
+        let Ok(schema) = state.schema_for_ref(reference.clone()) else { continue };
+        if let Some(table) = schema.table(reference.table()).await.ok().flatten() {
+            found.push((reference, table));
+        }
+    }
+    found
+}
+
+/// Plans a logical plan that was not optimized, or finds the plan of an earlier one.
+async fn plan_given(given: &LogicalPlan, state: &SessionState) -> Result<Planned> {
+    let (Some(runtime), Some(tables)) = (runtime_if_kept(state), eligible::tables(given)) else {
+        return Ok(Planned { plan: state.create_physical_plan(given).await?, is_kept: false });
+    };
+    let (options, kept) = (options_of(state), runtime.kept_plans());
+    let key = LogicalKey { environment: kept.environment(state), stage: Stage::Given, tables, plan: given };
+    if let Some(known) = kept.find(&key)
+        && let Some(plan) = instance(&known, &runtime, &options)?
+    {
+        if options.check_plans {
+            check::check(&plan, &new_plan(given, state).await?)?;
+        }
+        return Ok(Planned { plan, is_kept: true });
+    }
+    let plan = state.create_physical_plan(given).await?;
+    if let Some(home) = home_of(&plan, &key.tables, &runtime, state) {
+        kept.keep(key, eligible::without_tables(given)?, &home, options.kept_plans);
+    }
+    Ok(Planned { plan, is_kept: false })
+}
+
+/// Plans without kept plans.
+async fn new_plan(given: &LogicalPlan, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
+    let planner = KeepingPlanner::inner_of(state.query_planner());
+    planner.create_physical_plan(&state.optimize(given)?, state).await
+}
+
+/// How to keep a plan that a planner has made, perhaps ours, which lends instances.
+fn home_of(
+    plan: &Arc<dyn ExecutionPlan>,
+    tables: &[TableId],
+    runtime: &WarpjoinRuntime,
+    state: &SessionState,
+) -> Option<Arc<KeptPlan>> {
+    match plan.downcast_ref::<LeasedExec>() {
+        Some(leased) => Some(Arc::clone(leased.role().home())),
+        None => keepable(plan, tables, runtime, &options_of(state)),
+    }
+}
+
+/// Keeps the plan of a text, if its tables are those of before it was planned.
+async fn keep_text(
+    text: &str,
+    given: &LogicalPlan,
+    tables: Vec<TableId>,
+    before: Vec<(TableReference, Arc<dyn TableProvider>)>,
+    state: &SessionState,
+    plan: &Arc<dyn ExecutionPlan>,
+) -> Result<()> {
+    let Some(runtime) = runtime_if_kept(state) else { return Ok(()) };
+    let references = before.iter().map(|(reference, _)| reference.clone()).collect();
+    let after = providers(state, references).await;
+    let are_same = before.len() == after.len()
+        && before.iter().zip(&after).all(|((_, before), (_, after))| is_same(before, Some(after)));
+    let Some(home) = home_of(plan, &tables, &runtime, state).filter(|_| are_same) else { return Ok(()) };
+    let names = Names {
+        tables: before.into_iter().map(|(reference, provider)| (reference, Arc::downgrade(&provider))).collect(),
+        functions: eligible::function_names(given)?.iter().map(|name| Functions::named(name, state)).collect(),
+    };
+    let kept = runtime.kept_plans();
+    kept.keep_text(kept.environment(state), text, names, &home, options_of(state).kept_plans);
+    Ok(())
+}
