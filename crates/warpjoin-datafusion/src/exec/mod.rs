@@ -198,6 +198,12 @@ impl WarpjoinExec {
         Self { part: Arc::new(part), ..self.with_shared_rows(shared_rows) }
     }
 
+    /// The same part, which has not explained itself yet.
+    pub(crate) fn unexplained(&self) -> Self {
+        let part = Part { explanation: OnceLock::new(), ..(*self.part).clone() };
+        Self { part: Arc::new(part), ..self.clone() }
+    }
+
     /// The same part, which shares rows through `shared_rows`.
     pub(crate) fn with_shared_rows(&self, shared_rows: &SharedRows) -> Self {
         Self { shared_rows: shared_rows.clone(), ..self.clone() }

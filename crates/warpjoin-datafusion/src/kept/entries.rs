@@ -1,8 +1,6 @@
 //! A bounded list of kept plans.
 
-use std::sync::Arc;
-
-use super::KeptPlan;
+use super::{Bound, KeptPlan};
 
 /// Kept plans by their keys. Of too many, the one that was not used for the longest time goes.
 #[derive(Debug)]
@@ -16,7 +14,7 @@ pub(super) struct Entries<K> {
 pub(super) struct Entry<K> {
     hash: u64,
     key: K,
-    plan: Arc<KeptPlan>,
+    plan: Bound,
     last_use: u64,
 }
 
@@ -28,29 +26,25 @@ impl<K> Default for Entries<K> {
 
 impl<K: PartialEq> Entries<K> {
     /// The plan whose key has this hash and `is_it`.
-    pub(super) fn find(&mut self, hash: u64, is_it: impl Fn(&K) -> bool) -> Option<Arc<KeptPlan>> {
+    pub(super) fn find(&mut self, hash: u64, is_it: impl Fn(&K) -> bool) -> Option<Bound> {
         self.find_all(hash, is_it).next().map(|(_, plan)| plan)
     }
 
     /// All plans whose keys have this hash and are `is_it`.
-    pub(super) fn find_all(
-        &mut self,
-        hash: u64,
-        is_it: impl Fn(&K) -> bool,
-    ) -> impl Iterator<Item = (&K, Arc<KeptPlan>)> {
+    pub(super) fn find_all(&mut self, hash: u64, is_it: impl Fn(&K) -> bool) -> impl Iterator<Item = (&K, Bound)> {
         self.uses += 1;
         let uses = self.uses;
         self.entries.iter_mut().filter(move |entry| entry.hash == hash && is_it(&entry.key)).map(move |entry| {
             entry.last_use = uses;
-            (&entry.key, Arc::clone(&entry.plan))
+            (&entry.key, entry.plan.clone())
         })
     }
 
     /// Adds a plan in place of the one with an equal key, and returns those that go. With `plans_max` 0 that is the new one.
-    pub(super) fn add(&mut self, hash: u64, key: K, plan: &Arc<KeptPlan>, plans_max: usize) -> Vec<Entry<K>> {
+    pub(super) fn add(&mut self, hash: u64, key: K, plan: Bound, plans_max: usize) -> Vec<Entry<K>> {
         self.uses += 1;
         let mut gone: Vec<_> = self.entries.extract_if(.., |entry| entry.hash == hash && entry.key == key).collect();
-        self.entries.push(Entry { hash, key, plan: Arc::clone(plan), last_use: self.uses });
+        self.entries.push(Entry { hash, key, plan, last_use: self.uses });
         while self.entries.len() > plans_max {
             let uses = self.entries.iter().map(|entry| entry.last_use).enumerate();
             let Some((oldest, _)) = uses.min_by_key(|&(_, last_use)| last_use) else { break };
@@ -61,6 +55,6 @@ impl<K: PartialEq> Entries<K> {
 
     /// Removes the plans that are `is_gone`, and returns them.
     pub(super) fn remove_if(&mut self, is_gone: impl Fn(&KeptPlan) -> bool) -> Vec<Entry<K>> {
-        self.entries.extract_if(.., |entry| is_gone(&entry.plan)).collect()
+        self.entries.extract_if(.., |entry| is_gone(&entry.plan.plan)).collect()
     }
 }

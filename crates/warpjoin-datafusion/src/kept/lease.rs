@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::Result;
+use datafusion::common::{Result, ScalarValue};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -11,10 +11,25 @@ use futures::StreamExt;
 use warpjoin_device::sync::{self, Mutex};
 
 use super::TableId;
+use super::parameter::Parameters;
 use crate::pass_through::{PassThroughExec, Role};
 
-/// Most idle instances of a plan whose instances cannot be copied.
-const IDLE_MAX: usize = 16;
+/// Most instances of a plan whose instances cannot be copied: as many queries run it at once without planning.
+const INSTANCES_MAX: usize = 64;
+
+/// A kept plan, and the values of its parameters.
+#[derive(Debug, Clone)]
+pub(crate) struct Bound {
+    pub(crate) plan: Arc<KeptPlan>,
+    pub(crate) values: Arc<[ScalarValue]>,
+}
+
+impl Bound {
+    /// A plan without parameters.
+    pub(crate) fn of(plan: Arc<KeptPlan>) -> Self {
+        Self { plan, values: Arc::new([]) }
+    }
+}
 
 /// A plan that queries run again.
 #[derive(Debug)]
@@ -27,8 +42,31 @@ pub(crate) struct KeptPlan {
 enum Instances {
     /// As a copy.
     Copies(Arc<dyn ExecutionPlan>),
-    /// As one of the idle ones. Expressions of such a plan share the results of scalar subqueries, so a copy would share them too.
-    Idle(Mutex<Vec<Arc<dyn ExecutionPlan>>>),
+    /// As one of the idle ones. Expressions of such a plan share parameters and results of scalar subqueries, so a copy would share
+    /// them too.
+    Idle(Mutex<Pool>),
+}
+
+/// Instances of a plan.
+#[derive(Default)]
+struct Pool {
+    idle: Vec<Instance>,
+    /// How many there are, idle or not.
+    made: usize,
+}
+
+/// An instance that runs one query at a time.
+#[derive(Debug, Clone)]
+pub(crate) struct Instance {
+    pub(crate) plan: Arc<dyn ExecutionPlan>,
+    pub(crate) parameters: Arc<Parameters>,
+}
+
+impl Instance {
+    /// A plan without parameters.
+    pub(crate) fn of(plan: Arc<dyn ExecutionPlan>) -> Self {
+        Self { plan, parameters: Arc::default() }
+    }
 }
 
 impl KeptPlan {
@@ -37,7 +75,7 @@ impl KeptPlan {
         Arc::new(Self { tables, instances: Instances::Copies(Arc::clone(plan)) })
     }
 
-    /// Keeps a plan whose instances run one query at a time. None is there yet: see [`Self::lend`].
+    /// Keeps a plan whose instances run one query at a time. None is there yet.
     pub(crate) fn of_instances(tables: Vec<TableId>) -> Arc<Self> {
         Arc::new(Self { tables, instances: Instances::Idle(Mutex::default()) })
     }
@@ -47,30 +85,62 @@ impl KeptPlan {
         &self.tables
     }
 
-    /// An instance for one query; `None` if other queries run all of them. `fresh` copies a plan without the state of a run.
+    /// An instance for one query with these values; `None` if other queries run all of them. `fresh` copies a plan without the
+    /// state of a run.
     ///
     /// # Errors
     /// Those of `fresh`.
     pub(crate) fn instance(
         self: &Arc<Self>,
+        values: &[ScalarValue],
         fresh: impl Fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         match &self.instances {
             Instances::Copies(plan) => fresh(Arc::clone(plan)).map(Some),
             Instances::Idle(idle) => {
-                let idle = sync::locked(idle).pop();
-                idle.map(|plan| Ok(self.lend(&fresh(plan)?))).transpose()
+                let idle = sync::locked(idle).idle.pop();
+                idle.map(|Instance { plan, parameters }| {
+                    parameters.set(values);
+                    Ok(self.lend(Instance { plan: fresh(plan)?, parameters }))
+                })
+                .transpose()
             }
         }
     }
 
-    /// An instance that comes back when the query that runs it has ended. A plan that is copied needs no way back.
-    pub(crate) fn lend(self: &Arc<Self>, plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    /// Whether one more instance is of use.
+    pub(crate) fn has_room(&self) -> bool {
+        matches!(&self.instances, Instances::Idle(pool) if sync::locked(pool).made < INSTANCES_MAX)
+    }
+
+    /// Adds an instance for later queries.
+    pub(crate) fn add(&self, instance: Instance) {
+        if let Instances::Idle(pool) = &self.instances {
+            let mut pool = sync::locked(pool);
+            pool.made += 1;
+            pool.idle.push(instance);
+        }
+    }
+
+    /// Adds an instance that a query runs, and gives it to that query.
+    pub(crate) fn add_lent(self: &Arc<Self>, instance: Instance) -> Arc<dyn ExecutionPlan> {
+        if let Instances::Idle(pool) = &self.instances {
+            let mut pool = sync::locked(pool);
+            if pool.made == INSTANCES_MAX {
+                return instance.plan;
+            }
+            pool.made += 1;
+        }
+        self.lend(instance)
+    }
+
+    /// An instance that comes back when the query that runs it has ended.
+    fn lend(self: &Arc<Self>, instance: Instance) -> Arc<dyn ExecutionPlan> {
         match &self.instances {
-            Instances::Copies(_) => Arc::clone(plan),
+            Instances::Copies(_) => instance.plan,
             Instances::Idle(_) => {
-                let lent = Arc::new(Lent { home: Arc::clone(self), plan: Arc::clone(plan) });
-                Arc::new(LeasedExec::new(Arc::clone(plan), Lease(lent)))
+                let plan = Arc::clone(&instance.plan);
+                Arc::new(LeasedExec::new(plan, Lease(Arc::new(Lent { home: Arc::clone(self), instance }))))
             }
         }
     }
@@ -80,7 +150,7 @@ impl fmt::Debug for Instances {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Copies(plan) => write!(f, "Copies({})", plan.name()),
-            Self::Idle(idle) => write!(f, "Idle({})", sync::locked(idle).len()),
+            Self::Idle(pool) => write!(f, "Idle({})", sync::locked(pool).idle.len()),
         }
     }
 }
@@ -102,16 +172,13 @@ impl Lease {
 #[derive(Debug)]
 struct Lent {
     home: Arc<KeptPlan>,
-    plan: Arc<dyn ExecutionPlan>,
+    instance: Instance,
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let Instances::Idle(idle) = &self.home.instances {
-            let mut idle = sync::locked(idle);
-            if idle.len() < IDLE_MAX {
-                idle.push(Arc::clone(&self.plan));
-            }
+        if let Instances::Idle(pool) = &self.home.instances {
+            sync::locked(pool).idle.push(self.instance.clone());
         }
     }
 }

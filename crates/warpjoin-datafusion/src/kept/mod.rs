@@ -7,8 +7,10 @@
 mod entries;
 mod environment;
 mod lease;
+pub(crate) mod parameter;
 mod text;
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -20,7 +22,7 @@ use warpjoin_device::sync::{self, Mutex};
 use entries::Entries;
 pub(crate) use environment::EnvironmentId;
 use environment::Environments;
-pub(crate) use lease::{KeptPlan, LeasedExec};
+pub(crate) use lease::{Bound, Instance, KeptPlan, LeasedExec};
 pub(crate) use text::{Functions, Names};
 
 /// Names a registered table: another table of the same name has another one.
@@ -63,6 +65,8 @@ fn locked_all() -> std::sync::MutexGuard<'static, Vec<Weak<KeptPlans>>> {
 pub(crate) enum Stage {
     /// It is what the SQL says.
     Given,
+    /// It is what the SQL says, with parameters in place of literals.
+    Parameterized,
     /// DataFusion has optimized it.
     Optimized,
 }
@@ -99,6 +103,9 @@ struct TextKey {
     names: Arc<Names>,
 }
 
+/// Most queries that are counted.
+const SIGHTS_MAX: usize = 4096;
+
 /// The kept plans of all sessions of a runtime.
 #[derive(Debug)]
 pub(crate) struct KeptPlans {
@@ -110,6 +117,8 @@ struct State {
     environments: Environments,
     logical: Entries<LogicalKey<LogicalPlan>>,
     texts: Entries<TextKey>,
+    /// How often queries came, by the hashes of their keys.
+    sights: HashMap<u64, u32>,
 }
 
 impl KeptPlans {
@@ -127,7 +136,7 @@ impl KeptPlans {
     }
 
     /// The plan that was kept for a logical plan.
-    pub(crate) fn find(&self, key: &LogicalKey<&LogicalPlan>) -> Option<Arc<KeptPlan>> {
+    pub(crate) fn find(&self, key: &LogicalKey<&LogicalPlan>) -> Option<Bound> {
         let hash = key.hash();
         sync::locked(&self.state).logical.find(hash, |kept| key.is(kept))
     }
@@ -138,7 +147,7 @@ impl KeptPlans {
         &self,
         key: LogicalKey<&LogicalPlan>,
         without_tables: LogicalPlan,
-        plan: &Arc<KeptPlan>,
+        plan: Bound,
         plans_max: usize,
     ) {
         let hash = key.hash();
@@ -149,8 +158,19 @@ impl KeptPlans {
         drop(gone);
     }
 
+    /// How often a query came, this time included.
+    pub(crate) fn sights(&self, key: &LogicalKey<&LogicalPlan>) -> u32 {
+        let mut state = sync::locked(&self.state);
+        if state.sights.len() >= SIGHTS_MAX {
+            state.sights.clear();
+        }
+        let sights = state.sights.entry(key.hash()).or_default();
+        *sights = sights.saturating_add(1);
+        *sights
+    }
+
     /// The plans that were kept for a text, with what its names meant then.
-    pub(crate) fn find_texts(&self, environment: EnvironmentId, sql: &str) -> Vec<(Arc<Names>, Arc<KeptPlan>)> {
+    pub(crate) fn find_texts(&self, environment: EnvironmentId, sql: &str) -> Vec<(Arc<Names>, Bound)> {
         let hash = hash_text(environment, sql);
         let is_it = |kept: &TextKey| kept.environment == environment && kept.sql == sql;
         let mut state = sync::locked(&self.state);
@@ -158,14 +178,7 @@ impl KeptPlans {
     }
 
     /// Keeps `plan` for a text, as long as its names mean the same.
-    pub(crate) fn keep_text(
-        &self,
-        environment: EnvironmentId,
-        sql: &str,
-        names: Names,
-        plan: &Arc<KeptPlan>,
-        plans_max: usize,
-    ) {
+    pub(crate) fn keep_text(&self, environment: EnvironmentId, sql: &str, names: Names, plan: Bound, plans_max: usize) {
         let key = TextKey { environment, sql: sql.to_string(), names: Arc::new(names) };
         let gone = sync::locked(&self.state).texts.add(hash_text(environment, sql), key, plan, plans_max);
         drop(gone);

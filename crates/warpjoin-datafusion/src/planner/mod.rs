@@ -4,6 +4,7 @@
 
 mod check;
 mod eligible;
+mod parameters;
 pub(crate) mod query;
 
 use std::any::Any;
@@ -22,7 +23,7 @@ use warpjoin::exec::SharedRows;
 
 use crate::config::WarpjoinOptions;
 use crate::exec::WarpjoinExec;
-use crate::kept::{KeptPlan, LeasedExec, LogicalKey, Stage, TableId};
+use crate::kept::{Bound, Instance, KeptPlan, LeasedExec, LogicalKey, Stage, TableId};
 use crate::rules::strict::RefusedExec;
 use crate::runtime::{Devices, WarpjoinRuntime};
 
@@ -63,23 +64,27 @@ impl KeepingPlanner {
             if options.check_plans {
                 check::check(&plan, &self.inner.create_physical_plan(logical, session).await?)?;
             }
-            return Ok(Planned { plan, is_kept: true });
+            return Ok(Planned { plan, kept: Some(known.clone()) });
         }
         let plan = self.inner.create_physical_plan(logical, session).await?;
-        // Other queries run all instances of a known plan: this one is another.
-        let home = known.or_else(|| keepable(&plan, &key.tables, &self.runtime, &options));
-        let Some(home) = home else { return Ok(Planned { plan, is_kept: false }) };
-        let plan = home.lend(&plan);
-        kept.keep(key, eligible::without_tables(logical)?, &home, options.kept_plans);
-        Ok(Planned { plan, is_kept: false })
+        if let Some(known) = known {
+            // Other queries run all instances of the known plan: this one is another.
+            return Ok(Planned { plan: known.plan.add_lent(Instance::of(plan)), kept: None });
+        }
+        let Some(home) = keepable(&plan, &key.tables, &self.runtime, &options) else {
+            return Ok(Planned { plan, kept: None });
+        };
+        let plan = home.add_lent(Instance::of(plan));
+        kept.keep(key, eligible::without_tables(logical)?, Bound::of(home), options.kept_plans);
+        Ok(Planned { plan, kept: None })
     }
 }
 
 /// A plan to run.
 struct Planned {
     plan: Arc<dyn ExecutionPlan>,
-    /// Whether an earlier query was planned with it.
-    is_kept: bool,
+    /// The plan of an earlier query that this is.
+    kept: Option<Bound>,
 }
 
 #[async_trait]
@@ -110,11 +115,11 @@ fn keeps_plans(session: &SessionState) -> bool {
 
 /// An instance of a kept plan. `None` if other queries run all of them, or if it is for devices that were lost.
 fn instance(
-    kept: &Arc<KeptPlan>,
+    kept: &Bound,
     runtime: &WarpjoinRuntime,
     options: &WarpjoinOptions,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let plan = kept.instance(fresh)?;
+    let plan = kept.plan.instance(&kept.values, fresh)?;
     Ok(plan.filter(|plan| runs_on_open_devices(plan, runtime, options)))
 }
 

@@ -12,8 +12,8 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::SessionContext;
 
-use super::{KeepingPlanner, Planned, check, eligible, instance, keepable, keeps_plans, options_of};
-use crate::kept::{Functions, KeptPlan, LeasedExec, LogicalKey, Names, Stage, TableId};
+use super::{KeepingPlanner, Planned, check, eligible, instance, keepable, keeps_plans, options_of, parameters};
+use crate::kept::{Bound, Functions, KeptPlan, LeasedExec, LogicalKey, Names, Stage, TableId};
 use crate::runtime::WarpjoinRuntime;
 
 /// Adds queries by text to a session.
@@ -114,16 +114,16 @@ impl WarpjoinSessionContext for SessionContext {
         let Some(tables) = runtime_if_kept(&state).and_then(|_| eligible::tables(&given)) else {
             return self.query_of_plan(given).await;
         };
-        let Planned { plan, is_kept } = plan_given(&given, &state).await?;
-        keep_text(text, &given, tables, before, &state, &plan).await?;
-        Ok(Query { plan, context: state.task_ctx(), is_kept })
+        let planned = plan_given(&given, &state).await?;
+        keep_text(text, &given, &tables, before, &state, &planned).await?;
+        Ok(Query { is_kept: planned.kept.is_some(), plan: planned.plan, context: state.task_ctx() })
     }
 
     async fn query_of_plan(&self, plan: LogicalPlan) -> Result<Query> {
         // PREPARE, SET and the like run here; of EXECUTE the query is left.
         let (state, given) = self.execute_logical_plan(plan).await?.into_parts();
-        let Planned { plan, is_kept } = plan_given(&given, &state).await?;
-        Ok(Query { plan, context: state.task_ctx(), is_kept })
+        let Planned { plan, kept } = plan_given(&given, &state).await?;
+        Ok(Query { is_kept: kept.is_some(), plan, context: state.task_ctx() })
     }
 }
 
@@ -159,7 +159,7 @@ async fn find(context: &SessionContext, text: &str) -> Result<Option<Arc<dyn Exe
             continue;
         }
         let Some(plan) = instance(&kept, &runtime, &options)? else { continue };
-        if options.check_plans {
+        if options.check_plans && kept.values.is_empty() {
             let state = context.state();
             check::check(&plan, &new_plan(&state.create_logical_plan(text).await?, &state).await?)?;
         }
@@ -187,26 +187,70 @@ async fn providers(
     found
 }
 
-/// Plans a logical plan that was not optimized, or finds the plan of an earlier one.
+/// Plans a logical plan that was not optimized, or finds the plan of an earlier one, or of one that differs in literals only.
 async fn plan_given(given: &LogicalPlan, state: &SessionState) -> Result<Planned> {
     let (Some(runtime), Some(tables)) = (runtime_if_kept(state), eligible::tables(given)) else {
-        return Ok(Planned { plan: state.create_physical_plan(given).await?, is_kept: false });
+        return Ok(Planned { plan: state.create_physical_plan(given).await?, kept: None });
     };
     let (options, kept) = (options_of(state), runtime.kept_plans());
-    let key = LogicalKey { environment: kept.environment(state), stage: Stage::Given, tables, plan: given };
+    let environment = kept.environment(state);
+    let key = LogicalKey { environment, stage: Stage::Given, tables: tables.clone(), plan: given };
     if let Some(known) = kept.find(&key)
         && let Some(plan) = instance(&known, &runtime, &options)?
     {
         if options.check_plans {
             check::check(&plan, &new_plan(given, state).await?)?;
         }
-        return Ok(Planned { plan, is_kept: true });
+        return Ok(Planned { plan, kept: Some(known) });
     }
-    let plan = state.create_physical_plan(given).await?;
-    if let Some(home) = home_of(&plan, &key.tables, &runtime, state) {
-        kept.keep(key, eligible::without_tables(given)?, &home, options.kept_plans);
+    let parameterized = parameters::parameterize(given, state)?;
+    let Some(query) = &parameterized else {
+        return new_given(key, state, &runtime).await;
+    };
+    let parameter_key = LogicalKey { environment, stage: Stage::Parameterized, tables, plan: &query.plan };
+    let home = kept.find(&parameter_key).map(|known| known.plan);
+    if let Some(home) = &home {
+        let known = Bound { plan: Arc::clone(home), values: query.values.clone().into() };
+        if let Some(plan) = instance(&known, &runtime, &options)? {
+            return Ok(Planned { plan, kept: Some(known) });
+        }
     }
-    Ok(Planned { plan, is_kept: false })
+    let planned = new_given(key, state, &runtime).await?;
+    let is_wanted = match &home {
+        Some(home) => home.has_room(),
+        // The first query of its kind may be the only one. Where a plan can't be kept, it is tried again ever more rarely.
+        None => matches!(kept.sights(&parameter_key), sights if sights > 1 && sights.is_power_of_two()),
+    };
+    if is_wanted && home_of(&planned.plan, &[], &runtime, state).is_some() {
+        match parameters::instance(query, &planned.plan, state).await {
+            Ok(Some(instance)) => {
+                let is_new = home.is_none();
+                let home = home.unwrap_or_else(|| KeptPlan::of_instances(parameter_key.tables.clone()));
+                home.add(instance);
+                if is_new {
+                    let without_tables = eligible::without_tables(&query.plan)?;
+                    kept.keep(parameter_key, without_tables, Bound::of(home), options.kept_plans);
+                }
+            }
+            Ok(None) => log::debug!("the plan depends on its literals: {}", query.plan.display_indent()),
+            Err(error) => log::debug!("no plan for all literals: {error}"),
+        }
+    }
+    Ok(planned)
+}
+
+/// Plans a query, and keeps its plan.
+async fn new_given(
+    key: LogicalKey<&LogicalPlan>,
+    state: &SessionState,
+    runtime: &Arc<WarpjoinRuntime>,
+) -> Result<Planned> {
+    let plan = state.create_physical_plan(key.plan).await?;
+    if let Some(home) = home_of(&plan, &key.tables, runtime, state) {
+        let without_tables = eligible::without_tables(key.plan)?;
+        runtime.kept_plans().keep(key, without_tables, Bound::of(home), options_of(state).kept_plans);
+    }
+    Ok(Planned { plan, kept: None })
 }
 
 /// Plans without kept plans.
@@ -232,22 +276,23 @@ fn home_of(
 async fn keep_text(
     text: &str,
     given: &LogicalPlan,
-    tables: Vec<TableId>,
+    tables: &[TableId],
     before: Vec<(TableReference, Arc<dyn TableProvider>)>,
     state: &SessionState,
-    plan: &Arc<dyn ExecutionPlan>,
+    planned: &Planned,
 ) -> Result<()> {
     let Some(runtime) = runtime_if_kept(state) else { return Ok(()) };
     let references = before.iter().map(|(reference, _)| reference.clone()).collect();
     let after = providers(state, references).await;
     let are_same = before.len() == after.len()
         && before.iter().zip(&after).all(|((_, before), (_, after))| is_same(before, Some(after)));
-    let Some(home) = home_of(plan, &tables, &runtime, state).filter(|_| are_same) else { return Ok(()) };
+    let new = || home_of(&planned.plan, tables, &runtime, state).map(Bound::of);
+    let Some(bound) = planned.kept.clone().or_else(new).filter(|_| are_same) else { return Ok(()) };
     let names = Names {
         tables: before.into_iter().map(|(reference, provider)| (reference, Arc::downgrade(&provider))).collect(),
         functions: eligible::function_names(given)?.iter().map(|name| Functions::named(name, state)).collect(),
     };
     let kept = runtime.kept_plans();
-    kept.keep_text(kept.environment(state), text, names, &home, options_of(state).kept_plans);
+    kept.keep_text(kept.environment(state), text, names, bound, options_of(state).kept_plans);
     Ok(())
 }

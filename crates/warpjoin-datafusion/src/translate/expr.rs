@@ -20,6 +20,7 @@ use warpjoin::function::{DateFunction, Function};
 
 use super::precompute::Operands;
 use super::{Scope, Translation, functions, is_string, literal};
+use crate::kept::parameter::is_parameter;
 
 type PhysicalExprRef = Arc<dyn PhysicalExpr>;
 
@@ -140,7 +141,7 @@ impl Translation<'_> {
     }
 
     fn constant(&self, expr: &PhysicalExprRef) -> Result<Expr, Reason> {
-        if any(expr, &|node| node.is::<ScalarSubqueryExpr>()) {
+        if any(expr, &|node| node.is::<ScalarSubqueryExpr>() || is_parameter(node)) {
             let (data_type, nullable) = self.type_of(expr)?;
             let kind = ExprKind::Deferred(Arc::new(literal::Deferred::new(expr, data_type.clone())));
             return Ok(Expr { kind, data_type, nullable });

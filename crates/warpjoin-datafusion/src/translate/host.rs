@@ -17,6 +17,7 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use warpjoin::expr::{CompareOp, HostFunction, StringTest};
 
 use super::expr::compare_op;
+use crate::kept::parameter::with_values;
 
 /// A DataFusion expression. Its column `i` is operand `i`.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(super) struct HostExpr {
     expr: Arc<dyn PhysicalExpr>,
     input: SchemaRef,
     data_type: DataType,
-    /// Whether it is the same in every query, unlike the result of a subquery.
+    /// Whether it is the same in every query, unlike a parameter and the result of a subquery.
     is_fixed: bool,
 }
 
@@ -70,7 +71,7 @@ impl HostFunction for HostExpr {
     fn test(&self) -> Option<StringTest> {
         // Casting bytes that are not UTF-8 to text is an error, which devices do not detect.
         let is_of_text = matches!(&self.input.fields()[..], [only] if is_text(only.data_type()));
-        if is_of_text && self.data_type == DataType::Boolean { test_of(&self.expr) } else { None }
+        if is_of_text && self.data_type == DataType::Boolean { test_of(&with_values(&self.expr)) } else { None }
     }
 
     fn data_type(&self) -> DataType {
@@ -180,7 +181,7 @@ fn escaped(text: &str) -> String {
 
 impl fmt::Display for HostExpr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.expr)
+        write!(f, "{}", with_values(&self.expr))
     }
 }
 

@@ -12,6 +12,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use warpjoin::Reason;
 use warpjoin::expr::{DeferredScalar, Scalar};
 
+use crate::kept::parameter::{is_parameter, with_values};
+
 /// The value of a deterministic expression without columns.
 pub(super) fn evaluate(expr: &Arc<dyn PhysicalExpr>) -> Result<ScalarValue, Reason> {
     let no_columns = RecordBatch::try_new_with_options(
@@ -26,7 +28,7 @@ pub(super) fn evaluate(expr: &Arc<dyn PhysicalExpr>) -> Result<ScalarValue, Reas
     value.map_err(|error| Reason::Expression(format!("constant {expr}: {}", error.strip_backtrace())))
 }
 
-/// A constant expression over results of scalar subqueries, which are known when the plan runs.
+/// A constant expression over parameters and results of scalar subqueries, which are known when the plan runs.
 #[derive(Debug)]
 pub(super) struct Deferred {
     expr: Arc<dyn PhysicalExpr>,
@@ -51,7 +53,11 @@ impl DeferredScalar for Deferred {
 
 impl fmt::Display for Deferred {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.expr)
+        match self.value() {
+            // A parameter looks like the literal that it stands for.
+            Ok(value) if is_parameter(&self.expr) => write!(f, "{value}"),
+            _ => write!(f, "{}", with_values(&self.expr)),
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use super::functions::{function_named, is_datafusions};
 use super::host::is_text;
 use super::is_string;
+use crate::kept::parameter::is_parameter;
 
 /// Functions that succeed for all arguments, beside those that devices have ([`function_named`]).
 const TOTAL: [&str; 46] = [
@@ -77,7 +78,7 @@ pub(super) fn never_fails(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool
     } else if let Some(cast) = expr.downcast_ref::<CastExpr>() {
         is_total_cast(&type_of(cast.expr()), cast.cast_type())
     } else if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
-        is_total_call(call, &type_of)
+        is_parameter(expr) || is_total_call(call, &type_of)
     } else if expr.is::<NegativeExpr>() {
         type_of(expr).is_floating()
     } else {

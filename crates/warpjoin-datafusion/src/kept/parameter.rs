@@ -1,0 +1,142 @@
+//! Parameters of kept plans: constants whose values come with each query.
+//!
+//! To DataFusion a parameter is a function without arguments, so nothing that plans a query can depend on its value.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use warpjoin_device::sync::{self, Mutex};
+
+/// The values of one instance of a plan. The query that runs it has set them.
+#[derive(Default)]
+pub(crate) struct Parameters {
+    values: Mutex<Vec<ScalarValue>>,
+}
+
+impl Parameters {
+    /// Parameters with these values.
+    pub(crate) fn new(values: Vec<ScalarValue>) -> Arc<Self> {
+        Arc::new(Self { values: Mutex::new(values) })
+    }
+
+    /// Sets the values for the next query.
+    pub(crate) fn set(&self, values: &[ScalarValue]) {
+        *sync::locked(&self.values) = values.to_vec();
+    }
+
+    fn get(&self, at: usize) -> Option<ScalarValue> {
+        sync::locked(&self.values).get(at).cloned()
+    }
+
+    /// Parameter `at` as an expression with the name `name`.
+    pub(crate) fn expr(self: &Arc<Self>, at: usize, name: &str) -> Result<Expr> {
+        let value = self.get(at);
+        let value = value.ok_or_else(|| DataFusionError::Internal(format!("there is no parameter {at}")))?;
+        let function = Parameter {
+            parameters: Arc::clone(self),
+            at,
+            name: name.to_string(),
+            data_type: value.data_type(),
+            signature: Signature::nullary(Volatility::Stable),
+        };
+        Ok(ScalarUDF::new_from_impl(function).call(vec![]))
+    }
+}
+
+/// The function that gives the value of a parameter. Values are never null.
+struct Parameter {
+    parameters: Arc<Parameters>,
+    at: usize,
+    name: String,
+    data_type: DataType,
+    signature: Signature,
+}
+
+impl PartialEq for Parameter {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.parameters, &other.parameters) && self.at == other.at
+    }
+}
+
+impl Eq for Parameter {}
+
+impl Hash for Parameter {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (Arc::as_ptr(&self.parameters).addr(), self.at).hash(state);
+    }
+}
+
+impl fmt::Debug for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl fmt::Debug for Parameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Parameters({})", sync::locked(&self.values).len())
+    }
+}
+
+impl ScalarUDFImpl for Parameter {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(self.data_type.clone())
+    }
+
+    fn return_field_from_args(&self, _args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        Ok(Arc::new(Field::new(&self.name, self.data_type.clone(), false)))
+    }
+
+    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let value = self.parameters.get(self.at);
+        let value = value.filter(|value| value.data_type() == self.data_type && !value.is_null());
+        value.map(ColumnarValue::Scalar).ok_or_else(|| DataFusionError::Internal(format!("{} has no value", self.name)))
+    }
+
+    fn schema_name(&self, _args: &[Expr]) -> Result<String> {
+        Ok(self.name.clone())
+    }
+
+    fn display_name(&self, _args: &[Expr]) -> Result<String> {
+        Ok(self.name.clone())
+    }
+}
+
+/// The parameter that an expression is.
+fn parameter(expr: &Arc<dyn PhysicalExpr>) -> Option<&Parameter> {
+    expr.downcast_ref::<ScalarFunctionExpr>()?.fun().inner().downcast_ref::<Parameter>()
+}
+
+/// Whether an expression is a parameter.
+pub(crate) fn is_parameter(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    parameter(expr).is_some()
+}
+
+/// The expression with the values that its parameters have now.
+pub(crate) fn with_values(expr: &Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
+    let replaced = Arc::clone(expr).transform_down(|part| {
+        let value = parameter(&part).and_then(|parameter| parameter.parameters.get(parameter.at));
+        Ok(match value {
+            Some(value) => Transformed::yes(Arc::new(Literal::new(value)) as Arc<dyn PhysicalExpr>),
+            None => Transformed::no(part),
+        })
+    });
+    replaced.data().unwrap_or_else(|_| Arc::clone(expr))
+}

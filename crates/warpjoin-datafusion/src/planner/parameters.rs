@@ -1,0 +1,175 @@
+//! Queries that differ in literals only, planned once.
+//!
+//! A literal that is compared with a column becomes a parameter. DataFusion plans the query with parameters as if it knew nothing
+//! of their values; that plan is kept if it is, for the values of the query at hand, the plan that the literals give.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Volatility};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_plan::ExecutionPlan;
+
+use super::{KeepingPlanner, check};
+use crate::kept::Instance;
+use crate::kept::parameter::Parameters;
+
+/// A query with placeholders in place of literals, and the values of those.
+pub(super) struct Parameterized {
+    pub(super) plan: LogicalPlan,
+    pub(super) values: Vec<ScalarValue>,
+}
+
+/// Puts placeholders in the place of the constants that filters and joins compare with. Queries of which other constants are equal
+/// get other plans. `None` if there are no such constants.
+pub(super) fn parameterize(plan: &LogicalPlan, session: &SessionState) -> Result<Option<Parameterized>> {
+    let mut values = vec![];
+    let plan = plan.clone().transform_down_with_subqueries(|mut node| {
+        let changed = match &mut node {
+            LogicalPlan::Filter(filter) => {
+                let schema = Arc::clone(filter.input.schema());
+                replace(&mut filter.predicate, &mut Lifting::new(schema, &mut values, session))?
+            }
+            LogicalPlan::Join(join) => match &mut join.filter {
+                Some(filter) => {
+                    let schema = Arc::new(join.left.schema().join(join.right.schema())?);
+                    replace(filter, &mut Lifting::new(schema, &mut values, session))?
+                }
+                None => false,
+            },
+            _ => false,
+        };
+        Ok(if changed { Transformed::yes(node) } else { Transformed::no(node) })
+    });
+    let plan = plan.data()?;
+    Ok((!values.is_empty()).then_some(Parameterized { plan, values }))
+}
+
+fn replace(predicate: &mut Expr, lifting: &mut Lifting<'_>) -> Result<bool> {
+    let before = lifting.replaced;
+    let given = std::mem::take(predicate);
+    *predicate = given.transform_down(|expr| lifting.of(expr)).data()?;
+    Ok(lifting.replaced > before)
+}
+
+/// Finds the constants of one predicate.
+struct Lifting<'a> {
+    simplifier: ExprSimplifier,
+    schema: Arc<DFSchema>,
+    values: &'a mut Vec<ScalarValue>,
+    replaced: usize,
+}
+
+impl<'a> Lifting<'a> {
+    fn new(schema: Arc<DFSchema>, values: &'a mut Vec<ScalarValue>, session: &SessionState) -> Self {
+        let context = SimplifyContext::builder()
+            .with_schema(Arc::clone(&schema))
+            .with_config_options(Arc::clone(session.config_options()))
+            .build();
+        Self { simplifier: ExprSimplifier::new(context), schema, values, replaced: 0 }
+    }
+
+    fn of(&mut self, expr: Expr) -> Result<Transformed<Expr>> {
+        Ok(match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.supports_propagation() => {
+                // DataFusion, too, puts literals on the right.
+                let (left, op, right) = match (is_constant(&left), is_constant(&right), op.swap()) {
+                    (true, false, Some(swapped)) => (right, swapped, left),
+                    _ => (left, op, right),
+                };
+                let is_comparison = is_constant(&right) && !is_constant(&left);
+                let placeholder = if is_comparison { self.placeholder(&left, op, &right)? } else { None };
+                let right = placeholder.map_or(right, Box::new);
+                Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+            }
+            Expr::Between(Between { expr, negated, low, high }) => {
+                let mut bound = |bound: Box<Expr>, op| -> Result<Box<Expr>> {
+                    let placeholder = if is_constant(&bound) { self.placeholder(&expr, op, &bound)? } else { None };
+                    Ok(placeholder.map_or(bound, Box::new))
+                };
+                let (low, high) = (bound(low, Operator::GtEq)?, bound(high, Operator::LtEq)?);
+                Transformed::yes(Expr::Between(Between { expr, negated, low, high }))
+            }
+            // Their literals decide what the plan is.
+            Expr::InList(_) | Expr::Like(_) | Expr::SimilarTo(_) => {
+                Transformed::new(expr, false, TreeNodeRecursion::Jump)
+            }
+            expr => Transformed::no(expr),
+        })
+    }
+
+    /// The placeholder for a constant that is compared with `operand`; `None` if the value changes more than the constant: the
+    /// operand's type, or whether the comparison is there at all.
+    fn placeholder(&mut self, operand: &Expr, op: Operator, constant: &Expr) -> Result<Option<Expr>> {
+        let comparison = BinaryExpr::new(Box::new(operand.clone()), op, Box::new(constant.clone()));
+        let coerced = self.simplifier.coerce(Expr::BinaryExpr(comparison), &self.schema);
+        let Ok(simple) = coerced.and_then(|coerced| self.simplifier.simplify(coerced)) else { return Ok(None) };
+        let Expr::BinaryExpr(BinaryExpr { left, op: found, right }) = simple else { return Ok(None) };
+        let (Expr::Literal(value, None), true) = (*right, *left == *operand && found == op) else { return Ok(None) };
+        if value.is_null() || value.data_type() != operand.get_type(&self.schema)? {
+            return Ok(None);
+        }
+        let data_type = value.data_type();
+        let at = self.values.len();
+        let equal = self.values.iter().position(|known| *known == value).unwrap_or(at);
+        self.values.push(value);
+        self.replaced += 1;
+        Ok(Some(placeholder(at, equal, data_type)))
+    }
+}
+
+/// The placeholder of value `at`, which is equal to the value `equal`, and to none before. No text has such placeholders.
+fn placeholder(at: usize, equal: usize, data_type: DataType) -> Expr {
+    let field = Arc::new(Field::new("", data_type, false));
+    Expr::Placeholder(Placeholder::new_with_field(format!("{PREFIX}{at} {equal}"), Some(field)))
+}
+
+const PREFIX: &str = "$warpjoin ";
+
+fn place_of(id: &str) -> Option<usize> {
+    id.strip_prefix(PREFIX)?.split(' ').next()?.parse().ok()
+}
+
+/// Whether an expression has a value of its own.
+fn is_constant(expr: &Expr) -> bool {
+    let mut is_constant = true;
+    let visited = expr.apply(|part| {
+        is_constant &= match part {
+            Expr::Literal(..) | Expr::Cast(_) | Expr::TryCast(_) | Expr::BinaryExpr(_) | Expr::Negative(_) => true,
+            Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Immutable,
+            _ => false,
+        };
+        Ok(if is_constant { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    });
+    visited.is_ok() && is_constant
+}
+
+/// A plan of a parameterized query; `None` if it differs from `expected`, which was planned with the values as literals.
+pub(super) async fn instance(
+    query: &Parameterized,
+    expected: &Arc<dyn ExecutionPlan>,
+    session: &SessionState,
+) -> Result<Option<Instance>> {
+    let parameters = Parameters::new(query.values.clone());
+    let optimized = with_functions(session.optimize(&query.plan)?, &parameters)?;
+    let planner = KeepingPlanner::inner_of(session.query_planner());
+    let plan = planner.create_physical_plan(&optimized, session).await?;
+    Ok(check::is_same(&plan, expected).then_some(Instance { plan, parameters }))
+}
+
+/// Puts the parameters in the place of their placeholders.
+fn with_functions(plan: LogicalPlan, parameters: &Arc<Parameters>) -> Result<LogicalPlan> {
+    let of = |expr: Expr| match &expr {
+        Expr::Placeholder(Placeholder { id, .. }) => {
+            let at = place_of(id).ok_or_else(|| DataFusionError::Internal(format!("unknown placeholder {id}")))?;
+            parameters.expr(at, id).map(Transformed::yes)
+        }
+        _ => Ok(Transformed::no(expr)),
+    };
+    plan.transform_up_with_subqueries(|node| node.map_expressions(|expr| expr.transform_up(of))).data()
+}
