@@ -170,6 +170,7 @@ impl Engine {
             on_fault: OnFault::Error,
             simulate_seed: self.schedule_seed,
             code_tier: self.code_tier,
+            check_plans: true,
             ..WarpjoinOptions::default()
         };
         let options = match self.settings {

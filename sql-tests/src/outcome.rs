@@ -11,6 +11,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 use warpjoin_cli::answers::Answer;
+use warpjoin_datafusion::WarpjoinSessionContext;
 
 use crate::coverage::Coverage;
 
@@ -127,7 +128,7 @@ pub(crate) async fn no_panic<T>(work: impl Future<Output = Result<T, DataFusionE
 /// # Errors
 /// Returns errors of planning.
 pub(crate) async fn plan_of(context: &SessionContext, sql: &str) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-    context.sql(sql).await?.create_physical_plan().await
+    Ok(Arc::clone(context.query(sql).await?.plan()))
 }
 
 fn too_slow() -> Failure {

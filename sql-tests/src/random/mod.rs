@@ -10,6 +10,7 @@ mod data;
 mod domain;
 mod expression;
 mod join;
+mod literals;
 mod order;
 mod predicate;
 mod query;
@@ -25,7 +26,7 @@ use datafusion::prelude::SessionContext;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use warpjoin_cli::answers::{Answer, Reference};
-use warpjoin_datafusion::load_table;
+use warpjoin_datafusion::{WarpjoinSessionContext, load_table};
 
 use crate::coverage::Coverage;
 use crate::engine::{Engine, Settings};
@@ -116,6 +117,7 @@ impl Case {
         let expected = no_panic(Reference::of(&stock, &self.sql)).await;
         let context = self.session(&self.engine(engine)?)?;
         self.load_tables(&context).await?;
+        self.keep_plans(&context).await;
         let Outcome { answer: actual, coverage } = Outcome::of(&context, &self.sql).await;
         let rows = expected.as_ref().ok().map(|expected| expected.answer().rows());
         let bug = expected.as_ref().err().map(Failure::new).filter(|failure| failure.kind == ErrorKind::Bug);
@@ -158,6 +160,21 @@ impl Case {
         };
         let defect = coverage.defects.first().map(|defect| format!("fell back to the CPU: {defect}"));
         Ok(CaseResult { difference: difference.or(defect), rows, error, no_oracle: None, coverage })
+    }
+
+    /// Plans queries that differ in literals, so that this one may find the plan of another. Plans of resident tables are kept.
+    async fn keep_plans(&self, context: &SessionContext) {
+        if !self.has_resident_tables() {
+            return;
+        }
+        for by in [1, 2] {
+            // Other literals may be errors.
+            let _ = no_panic(context.query(&literals::with_other_numbers(&self.sql, by))).await;
+        }
+        // Of some queries the plan of the same literals is found.
+        if self.seed.is_multiple_of(2) {
+            let _ = no_panic(context.query(&self.sql)).await;
+        }
     }
 
     /// Returns `difference`, unless DataFusion can have the same outcome.

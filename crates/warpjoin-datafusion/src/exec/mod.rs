@@ -25,7 +25,7 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
 };
-use warpjoin::exec::{Explanation, SharedRows};
+use warpjoin::exec::{Explanation, OptimizedPlan, SharedRows};
 use warpjoin::plan::Plan;
 use warpjoin::{ExecOptions, QueryMetrics, Session};
 
@@ -40,6 +40,8 @@ pub struct WarpjoinExec {
     part: Arc<Part>,
     /// Rows that parts of the same query share.
     shared_rows: SharedRows,
+    /// The optimized device plan, once it has run. Copies of the node share it.
+    optimized: OptimizedPlan,
     children: Vec<Arc<dyn ExecutionPlan>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -145,6 +147,7 @@ impl WarpjoinExec {
         Ok(Self {
             part: Arc::new(part),
             shared_rows: SharedRows::default(),
+            optimized: OptimizedPlan::default(),
             children: inputs,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -195,18 +198,18 @@ impl WarpjoinExec {
     /// The same part with an equivalent device plan that shares rows with another part through `shared_rows`.
     pub(crate) fn with_plan(&self, plan: Plan, shared_rows: &SharedRows) -> Self {
         let part = Part { plan, explanation: OnceLock::new(), ..(*self.part).clone() };
-        Self { part: Arc::new(part), ..self.with_shared_rows(shared_rows) }
-    }
-
-    /// The same part, which has not explained itself yet.
-    pub(crate) fn unexplained(&self) -> Self {
-        let part = Part { explanation: OnceLock::new(), ..(*self.part).clone() };
-        Self { part: Arc::new(part), ..self.clone() }
+        let optimized = OptimizedPlan::default();
+        Self { part: Arc::new(part), optimized, ..self.with_shared_rows(shared_rows) }
     }
 
     /// The same part, which shares rows through `shared_rows`.
     pub(crate) fn with_shared_rows(&self, shared_rows: &SharedRows) -> Self {
         Self { shared_rows: shared_rows.clone(), ..self.clone() }
+    }
+
+    /// The same part, which is optimized again: values of its parameters have changed.
+    pub(crate) fn to_optimize(&self) -> Self {
+        Self { optimized: OptimizedPlan::default(), ..self.clone() }
     }
 
     /// Depth and last run, which EXPLAIN shows.

@@ -24,7 +24,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, coop};
 use futures::future::{BoxFuture, FutureExt, try_join_all};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
-use warpjoin::exec::{Inputs, SharedRows};
+use warpjoin::exec::{Inputs, OptimizedPlan, SharedRows};
 use warpjoin::plan::PlanKind;
 use warpjoin::{Cancellation, Cause, ExecOptions, QueryMetrics, Table};
 
@@ -48,6 +48,7 @@ const PIECES_AHEAD: usize = 1;
 struct Run {
     part: Arc<Part>,
     shared_rows: SharedRows,
+    optimized: OptimizedPlan,
     children: Vec<Arc<dyn ExecutionPlan>>,
     context: Arc<TaskContext>,
     metrics: ExecutionPlanMetricsSet,
@@ -91,6 +92,7 @@ pub(super) fn stream(node: &WarpjoinExec, context: Arc<TaskContext>) -> Sendable
     let run = Run {
         part: Arc::clone(&node.part),
         shared_rows: node.shared_rows.clone(),
+        optimized: node.optimized.clone(),
         children: node.children.clone(),
         context,
         metrics: node.metrics.clone(),
@@ -172,13 +174,18 @@ impl Run {
                 }
             });
         }
-        let (part, shared_rows, metrics) = (Arc::clone(&self.part), self.shared_rows.clone(), self.metrics.clone());
+        let (part, metrics) = (Arc::clone(&self.part), self.metrics.clone());
+        let inputs = Inputs {
+            shared_rows: self.shared_rows.clone(),
+            optimized: Some(self.optimized.clone()),
+            ..Inputs::default()
+        };
         let batch_rows = self.context.session_config().batch_size();
         let (sender, mut pieces) = mpsc::channel(PIECES_AHEAD);
         let driver = on_thread("warpjoin-query", move || {
             // If the stream is dropped, the permit is released when the thread has freed its memory, not before.
             let _permit = permit;
-            drive(&part, shared_rows, sources, batch_rows, cancel, &metrics, sender)
+            drive(&part, inputs, sources, batch_rows, cancel, &metrics, sender)
         })?;
         // A panic of the driving thread is a defect of the engine, so it counts as a device error.
         let ended = driver.map(|ended| match ended {
@@ -287,7 +294,7 @@ fn merged(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<S
 /// result all pieces but the last one go to `sender`, unless nobody wants them any more.
 fn drive(
     part: &Part,
-    shared_rows: SharedRows,
+    mut inputs: Inputs,
     sources: Vec<Source>,
     batch_rows: usize,
     cancel: Arc<Cancellation>,
@@ -296,26 +303,29 @@ fn drive(
 ) -> warpjoin::Result<Ended> {
     let start = Instant::now();
     let budget = part.settings.memory_budget();
-    let (mut inputs, mut tables) = (vec![], vec![]);
+    let mut scans = vec![];
     for source in sources {
-        inputs.push(match source {
+        scans.push(match source {
             Source::Table(table) => {
                 let projection = (0..table.schema().fields().len()).collect();
                 PlanKind::Scan { table, projection }
             }
             Source::Upload(schema, batches) => {
-                tables.push(Arc::new(receive_table(&part.session, &schema, batches, &cancel, budget)?));
-                PlanKind::Input { index: tables.len() - 1 }
+                inputs.tables.push(Arc::new(receive_table(&part.session, &schema, batches, &cancel, budget)?));
+                PlanKind::Input { index: inputs.tables.len() - 1 }
             }
         });
     }
     let mut plan = Cow::Borrowed(&part.plan);
-    if tables.len() < inputs.len() {
-        plan.to_mut().replace_inputs(&|input| inputs.get(input).cloned());
+    if inputs.tables.len() < scans.len() {
+        plan.to_mut().replace_inputs(&|input| scans.get(input).cloned());
+    }
+    if !scans.is_empty() {
+        // Other rows come with each run.
+        inputs.optimized = None;
     }
     let upload_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let options = ExecOptions { batch_rows, cancel, ..part.settings.clone() };
-    let inputs = Inputs { tables, shared_rows };
     let (mut last, mut failed) = (None, None);
     let mut take = |piece: Vec<RecordBatch>| {
         let piece = piece.into_iter().map(|batch| with_schema(batch, &part.plan.schema)).collect::<Result<_, _>>();

@@ -55,6 +55,10 @@ struct Pool {
     made: usize,
 }
 
+/// Whether an instance has other values of parameters than in its last run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IsChanged(pub(crate) bool);
+
 /// An instance that runs one query at a time.
 #[derive(Debug, Clone)]
 pub(crate) struct Instance {
@@ -93,15 +97,15 @@ impl KeptPlan {
     pub(crate) fn instance(
         self: &Arc<Self>,
         values: &[ScalarValue],
-        fresh: impl Fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
+        fresh: impl Fn(Arc<dyn ExecutionPlan>, IsChanged) -> Result<Arc<dyn ExecutionPlan>>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         match &self.instances {
-            Instances::Copies(plan) => fresh(Arc::clone(plan)).map(Some),
+            Instances::Copies(plan) => fresh(Arc::clone(plan), IsChanged(false)).map(Some),
             Instances::Idle(idle) => {
                 let idle = sync::locked(idle).idle.pop();
                 idle.map(|Instance { plan, parameters }| {
-                    parameters.set(values);
-                    Ok(self.lend(Instance { plan: fresh(plan)?, parameters }))
+                    let is_changed = IsChanged(parameters.set(values));
+                    Ok(self.lend(Instance { plan: fresh(plan, is_changed)?, parameters }))
                 })
                 .transpose()
             }

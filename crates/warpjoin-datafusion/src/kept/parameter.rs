@@ -28,9 +28,12 @@ impl Parameters {
         Arc::new(Self { values: Mutex::new(values) })
     }
 
-    /// Sets the values for the next query.
-    pub(crate) fn set(&self, values: &[ScalarValue]) {
-        *sync::locked(&self.values) = values.to_vec();
+    /// Sets the values for the next query. Returns whether they are others.
+    pub(crate) fn set(&self, values: &[ScalarValue]) -> bool {
+        let mut own = sync::locked(&self.values);
+        let is_changed = *own != values;
+        *own = values.to_vec();
+        is_changed
     }
 
     fn get(&self, at: usize) -> Option<ScalarValue> {

@@ -23,7 +23,7 @@ use warpjoin::exec::SharedRows;
 
 use crate::config::WarpjoinOptions;
 use crate::exec::WarpjoinExec;
-use crate::kept::{Bound, Instance, KeptPlan, LeasedExec, LogicalKey, Stage, TableId};
+use crate::kept::{Bound, Instance, IsChanged, KeptPlan, LeasedExec, LogicalKey, Stage, TableId};
 use crate::rules::strict::RefusedExec;
 use crate::runtime::{Devices, WarpjoinRuntime};
 
@@ -124,11 +124,12 @@ fn instance(
 }
 
 /// A copy of a plan without the state of a run. Its parts share rows only with each other.
-fn fresh(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+fn fresh(plan: Arc<dyn ExecutionPlan>, IsChanged(is_changed): IsChanged) -> Result<Arc<dyn ExecutionPlan>> {
     let shared_rows = SharedRows::default();
     plan.transform_up(|node| {
         let node = node.reset_state()?;
         Ok(Transformed::yes(match node.downcast_ref::<WarpjoinExec>() {
+            Some(part) if is_changed => Arc::new(part.with_shared_rows(&shared_rows).to_optimize()),
             Some(part) => Arc::new(part.with_shared_rows(&shared_rows)),
             None => node,
         }))

@@ -1,6 +1,7 @@
 //! Expressions that DataFusion evaluates on the host, for each string of a dictionary or each combination of few values.
 
 use std::any::Any;
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
+use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Operator, Volatility};
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NegativeExpr,
@@ -17,6 +19,7 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use warpjoin::expr::{CompareOp, HostFunction, StringTest};
 
 use super::expr::compare_op;
+use super::functions::is_datafusions;
 use crate::kept::parameter::with_values;
 
 /// A DataFusion expression. Its column `i` is operand `i`.
@@ -115,10 +118,9 @@ fn test_of(expr: &Arc<dyn PhysicalExpr>) -> Option<StringTest> {
         return test_of(not.arg()).map(negation);
     }
     if let Some(list) = expr.downcast_ref::<InListExpr>() {
-        let values =
-            list.list().iter().map(constant).collect::<Option<Vec<_>>>().filter(|_| is_string_itself(list.expr()))?;
-        let equals = |value: &String| StringTest::Compare(CompareOp::Equal, value.as_bytes().into());
-        let any = StringTest::Or(values.iter().map(equals).collect());
+        let values = list.list().iter().map(constant).collect::<Option<Vec<_>>>()?;
+        let equals = |value: &String| equality(list.expr(), value);
+        let any = StringTest::Or(values.iter().map(equals).collect::<Option<_>>()?);
         return Some(if list.negated() { negation(any) } else { any });
     }
     let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
@@ -140,12 +142,51 @@ fn test_of_binary(binary: &BinaryExpr) -> Option<StringTest> {
         Operator::Or => return Some(StringTest::Or(vec![test_of(left)?, test_of(right)?])),
         op => op,
     };
+    if let (Operator::Eq | Operator::NotEq, Some(constant)) = (op, constant(right))
+        && let Some(equal) = equality(left, &constant)
+    {
+        return Some(if *op == Operator::Eq { equal } else { negation(equal) });
+    }
     let (op, constant) = if is_string_itself(left) {
         (*op, constant(right)?)
     } else {
         (op.swap()?, constant(left).filter(|_| is_string_itself(right))?)
     };
     Some(StringTest::Compare(compare_op(&op)?, constant.as_bytes().into()))
+}
+
+/// Whether `expr`, which is the string or its first characters, equals `value`.
+fn equality(expr: &Arc<dyn PhysicalExpr>, value: &str) -> Option<StringTest> {
+    let is_equal = StringTest::Compare(CompareOp::Equal, value.as_bytes().into());
+    if is_string_itself(expr) {
+        return Some(is_equal);
+    }
+    Some(match value.chars().count().cmp(&prefix_chars(expr)?) {
+        // The string is no longer than the value.
+        Ordering::Less => is_equal,
+        Ordering::Equal => StringTest::Like { pattern: format!("{}%", escaped(value)).into(), ignores_case: false },
+        // False for every string, and null for null.
+        Ordering::Greater => StringTest::And(vec![is_equal.clone(), negation(is_equal)]),
+    })
+}
+
+/// How many characters of the string `expr` takes from its beginning: of `substr(string, 1, n)` and `left(string, n)`.
+fn prefix_chars(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+    let call = expr.downcast_ref::<ScalarFunctionExpr>().filter(|call| is_datafusions(call.fun()))?;
+    let chars = match (call.name(), call.args()) {
+        ("substr", [string, from, chars]) if is_string_itself(string) && integer(from)? == 1 => chars,
+        ("left", [string, chars]) if is_string_itself(string) => chars,
+        _ => return None,
+    };
+    // A negative number counts from the end, or is an error.
+    usize::try_from(integer(chars)?).ok()
+}
+
+fn integer(expr: &Arc<dyn PhysicalExpr>) -> Option<i64> {
+    match expr.downcast_ref::<Literal>()?.value() {
+        ScalarValue::Int64(value) => *value,
+        _ => None,
+    }
 }
 
 fn negation(test: StringTest) -> StringTest {
@@ -187,9 +228,61 @@ impl fmt::Display for HostExpr {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::AsArray;
     use arrow::datatypes::Field;
 
     use super::*;
+
+    #[test]
+    fn first_characters_have_string_tests() {
+        let column = || Arc::new(Column::new("value", 0)) as Arc<dyn PhysicalExpr>;
+        let literal = |value: ScalarValue| Arc::new(Literal::new(value)) as Arc<dyn PhysicalExpr>;
+        let field: FieldRef = Arc::new(Field::new("value", DataType::Utf8, true));
+        let schema = Schema::new(vec![Arc::clone(&field)]);
+        let values: ArrayRef = Arc::new(arrow::array::StringArray::from(vec![
+            Some("13-555"),
+            Some("13"),
+            Some("1"),
+            Some(""),
+            None,
+            Some("é3x"),
+            Some("1%"),
+            Some("1%3"),
+            Some("_3"),
+        ]));
+        for (function, from) in [("substr", Some(1)), ("left", None)] {
+            let function = datafusion::functions::all_default_functions().into_iter().find(|it| it.name() == function);
+            for value in ["13", "1", "", "135", "é3", "1%", "_3"] {
+                let mut arguments = vec![column()];
+                arguments.extend(from.map(|from| literal(ScalarValue::Int64(Some(from)))));
+                arguments.push(literal(ScalarValue::Int64(Some(2))));
+                let options = Arc::new(datafusion::config::ConfigOptions::new());
+                let call = ScalarFunctionExpr::try_new(function.clone().unwrap(), arguments, &schema, options).unwrap();
+                let equal: Arc<dyn PhysicalExpr> =
+                    Arc::new(BinaryExpr::new(Arc::new(call), Operator::Eq, literal(value.into())));
+                let host = HostExpr::new(equal, vec![Arc::clone(&field)], DataType::Boolean);
+                let expected = host.evaluate(&[Arc::clone(&values)]).unwrap();
+                let test = host.test().unwrap();
+                let found: Vec<_> =
+                    values.as_string::<i32>().iter().map(|text| text.map(|text| holds(&test, text))).collect();
+                assert_eq!(found, expected.as_boolean().iter().collect::<Vec<_>>(), "{value}: {test:?}");
+            }
+        }
+    }
+
+    /// Whether a test holds, as the tests of this file define it.
+    fn holds(test: &StringTest, text: &str) -> bool {
+        match test {
+            StringTest::Like { pattern, .. } => {
+                let prefix = pattern.strip_suffix('%').unwrap().replace('\\', "");
+                text.starts_with(&prefix)
+            }
+            StringTest::Compare(_, value) => text.as_bytes() == value.as_ref(),
+            StringTest::Not(test) => !holds(test, text),
+            StringTest::And(tests) => tests.iter().all(|test| holds(test, text)),
+            StringTest::Or(tests) => tests.iter().any(|test| holds(test, text)),
+        }
+    }
 
     #[test]
     fn bytes_have_no_string_test() {

@@ -33,7 +33,7 @@ pub use check::{check, check_node};
 pub use explain::{Explanation, explain};
 pub(crate) use launch::Strides;
 pub use metrics::{PipelineMetrics, QueryMetrics};
-pub use query::Inputs;
+pub use query::{Inputs, OptimizedPlan};
 pub use relation::SharedRows;
 
 use crate::codegen::RowSpec;
@@ -139,9 +139,18 @@ fn with_query<T>(
     for device in session.devices() {
         device.memory().reset_peak();
     }
-    let Optimized { plan, notes, elapsed_ns } =
-        optimize(plan, &inputs.tables, session.device_set(), session.orders(), options);
-    let (physical, bindings) = lower(&plan);
+    let optimize = || optimize(plan, &inputs.tables, session.device_set(), session.orders(), options);
+    let (mut new, mut elapsed_ns) = (None, 0);
+    let mut timed = || {
+        let optimized = optimize();
+        elapsed_ns = optimized.elapsed_ns;
+        optimized
+    };
+    let Optimized { plan, notes, .. } = match &inputs.optimized {
+        Some(kept) => kept.get_or_make(timed),
+        None => new.insert(timed()),
+    };
+    let (physical, bindings) = lower(plan);
     if plan.is_ordered() && !physical.output().is_ordered {
         return Err(Error::internal("pipelines that lose the order of their plan"));
     }
@@ -155,7 +164,7 @@ fn with_query<T>(
         session.pipelines().forget_results();
     }
     let (result, metrics) = result?;
-    Ok((result, QueryMetrics { optimizer_ns: elapsed_ns, decisions: notes, ..metrics }))
+    Ok((result, QueryMetrics { optimizer_ns: elapsed_ns, decisions: notes.clone(), ..metrics }))
 }
 
 /// Runs an execution of an optimized plan up to its last pipeline, and hands that to `finish`.

@@ -26,7 +26,7 @@ use crate::{Error, Result, Session, Table};
 pub(super) use binding::Execution;
 use compile::Compilation;
 pub(super) use compile::form_to_run;
-pub use inputs::Inputs;
+pub use inputs::{Inputs, OptimizedPlan};
 pub(super) use pending::{Flight, Pending, PendingDevice};
 pub(super) use report::{Report, check_status, read_report};
 pub(super) use tested::TestResults;

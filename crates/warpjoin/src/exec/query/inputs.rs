@@ -1,9 +1,10 @@
 //! What comes to a plan from outside.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::Table;
 use crate::exec::relation::SharedRows;
+use crate::optimize::Optimized;
 
 /// What a plan is run with. Tables belong to the session of the run.
 #[derive(Debug, Clone, Default)]
@@ -12,10 +13,23 @@ pub struct Inputs {
     pub tables: Vec<Arc<Table>>,
     /// What other plans of the same query have left, and where this one leaves rows for them.
     pub shared_rows: SharedRows,
+    /// Keeps the optimized plan for later runs of the same plan, if there are any: with the same settings, and without `tables`.
+    pub optimized: Option<OptimizedPlan>,
+}
+
+/// The optimized form of a plan, once it has run. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct OptimizedPlan(Arc<OnceLock<Optimized>>);
+
+impl OptimizedPlan {
+    /// The optimized plan, as `make` makes it in the first run.
+    pub(in crate::exec) fn get_or_make(&self, make: impl FnOnce() -> Optimized) -> &Optimized {
+        self.0.get_or_init(make)
+    }
 }
 
 impl From<&[Arc<Table>]> for Inputs {
     fn from(tables: &[Arc<Table>]) -> Self {
-        Self { tables: tables.to_vec(), shared_rows: SharedRows::default() }
+        Self { tables: tables.to_vec(), ..Self::default() }
     }
 }
