@@ -21,29 +21,36 @@
 #define WJ_ELEMENTS_STRETCH 64
 #define WJ_ELEMENTS_NONE 0xffffu
 
+// Where the elements of a tile are found.
+struct ElementFinds {
+    // Where elements from each byte on leave the bytes of its thread, and the stretch, at exit_place.
+    u16 exits[WJ_ELEMENTS_TILE + WJ_ELEMENTS_TILE / WJ_ELEMENTS_ITEMS * 2];
+    u16 stretch_exits[WJ_ELEMENTS_TILE + WJ_ELEMENTS_TILE / WJ_ELEMENTS_ITEMS * 2];
+    // Where the first element of each stretch and of each thread begins, if any does.
+    u16 stretch_entries[WJ_ELEMENTS_TILE / WJ_ELEMENTS_STRETCH];
+    u16 entries[WJ_ELEMENTS_TILE / WJ_ELEMENTS_ITEMS];
+};
+
+// What a window of the output is made of.
+struct ElementWindow {
+    u64 bytes[WJ_ELEMENTS_TILE / 8 + 1];
+    // Where each byte of the window comes from, at from_place: a byte of the window; with WJ_LITERAL, a byte of the tile;
+    // with WJ_BEFORE, a distance back from the window.
+    u32 from[WJ_ELEMENTS_TILE + WJ_ELEMENTS_TILE / WJ_ELEMENTS_ITEMS];
+    // The byte of the window that each one is the same as: itself, if it comes from elsewhere.
+    u16 same_as[WJ_ELEMENTS_TILE];
+};
+
 struct Elements {
     u64 words[WJ_ELEMENTS_TILE / 8 + 1];
     // The first byte that each puts out, from the first one of all on; and behind the last.
     u32 firsts[WJ_ELEMENTS_MAX + 1];
     // How far back its bytes are; or, with WJ_LITERAL, where they are in the tile.
     u32 origins[WJ_ELEMENTS_MAX];
+    // One after the other.
     union {
-        struct {
-            // Where elements from each byte on leave the bytes of its thread, and the stretch, at exit_place.
-            u16 exits[WJ_ELEMENTS_TILE + WJ_ELEMENTS_TILE / WJ_ELEMENTS_ITEMS * 2];
-            u16 stretch_exits[WJ_ELEMENTS_TILE + WJ_ELEMENTS_TILE / WJ_ELEMENTS_ITEMS * 2];
-            // Where the first element of each stretch and of each thread begins, if any does.
-            u16 stretch_entries[WJ_ELEMENTS_TILE / WJ_ELEMENTS_STRETCH];
-            u16 entries[WJ_ELEMENTS_TILE / WJ_ELEMENTS_ITEMS];
-        };
-        struct {
-            u64 window[WJ_ELEMENTS_TILE / 8 + 1];
-            // Where each byte of the window comes from, at from_place: a byte of the window; with WJ_LITERAL, a byte of the tile;
-            // with WJ_BEFORE, a distance back from the window.
-            u32 from[WJ_ELEMENTS_TILE + WJ_ELEMENTS_TILE / WJ_ELEMENTS_ITEMS];
-            // The byte of the window that each one is the same as: itself, if it comes from elsewhere.
-            u16 same_as[WJ_ELEMENTS_TILE];
-        };
+        ElementFinds finds;
+        ElementWindow window;
     };
     u64 sums[32];
     u32 first_long;
@@ -111,7 +118,7 @@ WJ_DEVICE void find_origins(Elements& shared, u32 count, u32 begin, u32 length) 
             const i64 place = (i64)start + within - origin - begin;
             from = place < 0 ? WJ_BEFORE | (u32)-place : (u32)place;
         }
-        shared.from[from_place(byte)] = from;
+        shared.window.from[from_place(byte)] = from;
     }
 }
 
@@ -119,7 +126,7 @@ WJ_DEVICE void find_origins(Elements& shared, u32 count, u32 begin, u32 length) 
 WJ_DEVICE void put_out(Elements& shared, u32 count, const u8* source, u64 at, u8* target, u64 out) {
     const u32 all = shared.firsts[count];
     const u32 window_bytes = blockDim.x * WJ_ELEMENTS_ITEMS;
-    u8* const window = reinterpret_cast<u8*>(shared.window);
+    u8* const window = reinterpret_cast<u8*>(shared.window.bytes);
     for (u32 begin = 0; begin < all; begin += window_bytes) {
         const u32 length = all - begin < window_bytes ? all - begin : window_bytes;
         // The window before is put out, or marks and jumps are of no more use.
@@ -132,7 +139,7 @@ WJ_DEVICE void put_out(Elements& shared, u32 count, const u8* source, u64 at, u8
 WJ_UNROLL
         for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) {
             const u32 byte = item * blockDim.x + threadIdx.x;
-            from[item] = byte < length ? shared.from[from_place(byte)] : byte;
+            from[item] = byte < length ? shared.window.from[from_place(byte)] : byte;
             values[item] = 0;
             if ((from[item] & WJ_LITERAL) != 0) {
                 values[item] = source[at + (from[item] & ~WJ_LITERAL)];
@@ -147,14 +154,14 @@ WJ_UNROLL
                 window[byte] = (u8)values[item];
                 from[item] = byte;
             }
-            shared.same_as[byte] = (u16)from[item];
+            shared.window.same_as[byte] = (u16)from[item];
         }
         // Each turn comes twice as far.
         __syncthreads();
         for (u32 reach = 1; reach <= WJ_ELEMENTS_TILE; reach *= 2) {
             bool has_moved = false;
 WJ_UNROLL
-            for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) values[item] = shared.same_as[from[item]];
+            for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) values[item] = shared.window.same_as[from[item]];
 WJ_UNROLL
             for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) {
                 has_moved = has_moved || values[item] != from[item];
@@ -163,7 +170,7 @@ WJ_UNROLL
             if (__syncthreads_or(has_moved) == 0) break;
 WJ_UNROLL
             for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) {
-                shared.same_as[item * blockDim.x + threadIdx.x] = (u16)from[item];
+                shared.window.same_as[item * blockDim.x + threadIdx.x] = (u16)from[item];
             }
             __syncthreads();
         }
@@ -187,7 +194,7 @@ WJ_DEVICE void find_entries(Elements& shared, u32 tile_bytes, ElementOf element_
     const u32 first = threadIdx.x * WJ_ELEMENTS_ITEMS;
     const u64* own = shared.words + first / 8;
     const u64 words[3] = {own[0], own[1], own[2]};
-    shared.entries[threadIdx.x] = WJ_ELEMENTS_NONE;
+    shared.finds.entries[threadIdx.x] = WJ_ELEMENTS_NONE;
 WJ_UNROLL
     for (u32 back = 0; back < WJ_ELEMENTS_ITEMS; ++back) {
         const u32 item = WJ_ELEMENTS_ITEMS - 1 - back;
@@ -195,36 +202,36 @@ WJ_UNROLL
         const u64 bytes = shift == 0 ? words[word] : words[word] >> shift | words[word + 1] << (64 - shift);
         const u64 next = first + item + element_of(bytes).bytes();
         u32 exit = next < tile_bytes ? (u32)next : tile_bytes;
-        if (exit < first + WJ_ELEMENTS_ITEMS) exit = shared.exits[exit_place(exit)];
-        shared.exits[exit_place(first + item)] = (u16)exit;
+        if (exit < first + WJ_ELEMENTS_ITEMS) exit = shared.finds.exits[exit_place(exit)];
+        shared.finds.exits[exit_place(first + item)] = (u16)exit;
     }
-    if (threadIdx.x < tile_bytes / WJ_ELEMENTS_STRETCH) shared.stretch_entries[threadIdx.x] = WJ_ELEMENTS_NONE;
+    if (threadIdx.x < tile_bytes / WJ_ELEMENTS_STRETCH) shared.finds.stretch_entries[threadIdx.x] = WJ_ELEMENTS_NONE;
     __syncthreads();
     u32 exits[WJ_ELEMENTS_ITEMS];
     const u32 stretch_end = (first / WJ_ELEMENTS_STRETCH + 1) * WJ_ELEMENTS_STRETCH;
 WJ_UNROLL
-    for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) exits[item] = shared.exits[exit_place(first + item)];
+    for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) exits[item] = shared.finds.exits[exit_place(first + item)];
 WJ_UNROLL
     for (u32 turn = 1; turn < WJ_ELEMENTS_STRETCH / WJ_ELEMENTS_ITEMS; ++turn) {
 WJ_UNROLL
         for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) {
-            if (exits[item] < stretch_end) exits[item] = shared.exits[exit_place(exits[item])];
+            if (exits[item] < stretch_end) exits[item] = shared.finds.exits[exit_place(exits[item])];
         }
     }
 WJ_UNROLL
-    for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) shared.stretch_exits[exit_place(first + item)] = (u16)exits[item];
+    for (u32 item = 0; item < WJ_ELEMENTS_ITEMS; ++item) shared.finds.stretch_exits[exit_place(first + item)] = (u16)exits[item];
     __syncthreads();
     if (threadIdx.x == 0) {
-        for (u32 byte = 0; byte < tile_bytes; byte = shared.stretch_exits[exit_place(byte)]) {
-            shared.stretch_entries[byte / WJ_ELEMENTS_STRETCH] = (u16)byte;
+        for (u32 byte = 0; byte < tile_bytes; byte = shared.finds.stretch_exits[exit_place(byte)]) {
+            shared.finds.stretch_entries[byte / WJ_ELEMENTS_STRETCH] = (u16)byte;
         }
     }
     __syncthreads();
     if (threadIdx.x < tile_bytes / WJ_ELEMENTS_STRETCH) {
         const u32 end = (threadIdx.x + 1) * WJ_ELEMENTS_STRETCH;
         // NONE is behind it.
-        for (u32 byte = shared.stretch_entries[threadIdx.x]; byte < end; byte = shared.exits[exit_place(byte)]) {
-            shared.entries[byte / WJ_ELEMENTS_ITEMS] = (u16)byte;
+        for (u32 byte = shared.finds.stretch_entries[threadIdx.x]; byte < end; byte = shared.finds.exits[exit_place(byte)]) {
+            shared.finds.entries[byte / WJ_ELEMENTS_ITEMS] = (u16)byte;
         }
     }
     __syncthreads();
@@ -251,7 +258,7 @@ WJ_DEVICE bool decompress_elements(
         find_entries(shared, tile_bytes, element_of);
         // What a long literal is, and what comes behind it, is for the next turn.
         u32 begins = 0;
-        for (u32 byte = shared.entries[threadIdx.x]; byte < first + WJ_ELEMENTS_ITEMS && byte < left;) {
+        for (u32 byte = shared.finds.entries[threadIdx.x]; byte < first + WJ_ELEMENTS_ITEMS && byte < left;) {
             begins |= 1u << (byte - first);
             const Element element = element_of(load_bytes(tile + byte));
             if (element.is_literal && element.count > WJ_LITERAL_MAX) atomicMin(&shared.first_long, byte);

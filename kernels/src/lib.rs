@@ -53,6 +53,9 @@ macro_rules! files {
     };
 }
 
+/// PTX of the kernels that any query may want, which `cargo run -p warpjoin --example prebuilt` writes: for GPUs without a compiler.
+pub const PREBUILT: &[u8] = include_bytes!("../prebuilt.zst");
+
 /// Headers that kernels may include.
 pub static HEADERS: LazyLock<Vec<KernelFile>> = LazyLock::new(|| [FILES, &declared()].concat());
 

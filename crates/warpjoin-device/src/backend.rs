@@ -22,8 +22,12 @@ pub(crate) trait DeviceBackend: Send + Sync {
     /// Compiles a module, or loads it from the disk cache. Returns one handle for each of
     /// `source.entries`, in that order. The front end caches in memory.
     fn compile(&self, source: &ModuleSource) -> Result<Vec<Handle>>;
-    /// Whether the disk cache has the module.
+    /// Whether the disk cache has the module, or the prebuilt kernels.
     fn is_stored(&self, source: &ModuleSource) -> bool;
+    /// Whether it compiles modules that are not stored.
+    fn can_compile(&self) -> bool {
+        true
+    }
     /// Lets kernels and copies of this device reach the memory of `peer`, a device of the same
     /// kind. Opening twice is not an error.
     fn open_peer_access(&self, peer: &dyn DeviceBackend) -> Result<()>;

@@ -258,9 +258,14 @@ impl Device {
         self.inner.modules.contains(source)
     }
 
-    /// Whether the disk cache has the module.
+    /// Whether the disk cache has the module, or the prebuilt kernels.
     pub fn is_stored(&self, source: &ModuleSource) -> bool {
         self.inner.backend.is_stored(source)
+    }
+
+    /// Whether it compiles modules that are not stored. A GPU without NVRTC does not.
+    pub fn can_compile(&self) -> bool {
+        self.inner.backend.can_compile()
     }
 
     /// Number of modules in memory.

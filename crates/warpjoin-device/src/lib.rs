@@ -34,7 +34,7 @@ pub use cache::KernelCache;
 pub use cancellation::{CancelWord, Cancellation};
 pub use cuda::{
     CudaOptions, CudaStatus, LeftOut, OpenedDevices, compile_for_architecture, cuda_problem, cuda_status, open_cuda,
-    open_usable_cuda, trim_open_gpus,
+    open_usable_cuda, prebuilt_kernels, prebuilt_ptx, trim_open_gpus,
 };
 pub use device::{Device, DeviceInfo, DeviceKind, Link};
 pub use error::{Cause, DeviceError, Result};

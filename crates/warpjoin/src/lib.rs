@@ -24,6 +24,7 @@ mod string_test;
 mod table;
 pub mod window;
 
+pub use codegen::prebuilt_modules;
 pub use devices::{DeviceSet, MemoryBudget};
 pub use error::{Error, Reason, Result, cause_of_arrow};
 pub use exec::{QueryMetrics, QueryOutput};

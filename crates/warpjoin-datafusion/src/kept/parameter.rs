@@ -1,6 +1,6 @@
 //! Parameters of kept plans: constants whose values come with each query.
 //!
-//! To DataFusion a parameter is a function without arguments, so nothing that plans a query can depend on its value.
+//! To DataFusion a parameter is a function without arguments. It has no value while a query is planned, so no plan depends on it.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -16,16 +16,17 @@ use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use warpjoin_device::sync::{self, Mutex};
 
-/// The values of one instance of a plan. The query that runs it has set them.
+/// The parameters of one instance of a plan. The query that runs it sets the values; before the first one there are none.
 #[derive(Default)]
 pub(crate) struct Parameters {
+    types: Vec<DataType>,
     values: Mutex<Vec<ScalarValue>>,
 }
 
 impl Parameters {
-    /// Parameters with these values.
-    pub(crate) fn new(values: Vec<ScalarValue>) -> Arc<Self> {
-        Arc::new(Self { values: Mutex::new(values) })
+    /// Parameters of the types of these values.
+    pub(crate) fn like(values: &[ScalarValue]) -> Arc<Self> {
+        Arc::new(Self { types: values.iter().map(ScalarValue::data_type).collect(), values: Mutex::default() })
     }
 
     /// Sets the values for the next query. Returns whether they are others.
@@ -42,13 +43,13 @@ impl Parameters {
 
     /// Parameter `at` as an expression with the name `name`.
     pub(crate) fn expr(self: &Arc<Self>, at: usize, name: &str) -> Result<Expr> {
-        let value = self.get(at);
-        let value = value.ok_or_else(|| DataFusionError::Internal(format!("there is no parameter {at}")))?;
+        let data_type = self.types.get(at).cloned();
+        let data_type = data_type.ok_or_else(|| DataFusionError::Internal(format!("there is no parameter {at}")))?;
         let function = Parameter {
             parameters: Arc::clone(self),
             at,
             name: name.to_string(),
-            data_type: value.data_type(),
+            data_type,
             signature: Signature::nullary(Volatility::Stable),
         };
         Ok(ScalarUDF::new_from_impl(function).call(vec![]))

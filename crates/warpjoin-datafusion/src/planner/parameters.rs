@@ -1,6 +1,6 @@
 //! Queries that differ in literals only, planned once.
 //!
-//! A literal that is compared with a column becomes a parameter. DataFusion plans the query with parameters as if it knew nothing
+//! A literal that is compared with a column, and a pattern of LIKE, become parameters. DataFusion plans the query with parameters as if it knew nothing
 //! of their values; that plan is kept if it is, for the values of the query at hand, the plan that the literals give.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Volatility};
+use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, Like, LogicalPlan, Operator, Volatility};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_plan::ExecutionPlan;
 
@@ -95,9 +95,27 @@ impl<'a> Lifting<'a> {
                 let (low, high) = (bound(low, Operator::GtEq)?, bound(high, Operator::LtEq)?);
                 Transformed::yes(Expr::Between(Between { expr, negated, low, high }))
             }
-            // Their literals decide what the plan is.
-            Expr::InList(_) | Expr::Like(_) | Expr::SimilarTo(_) => {
-                Transformed::new(expr, false, TreeNodeRecursion::Jump)
+            Expr::Like(mut like) => {
+                let given = |like: &Like| match &*like.pattern {
+                    Expr::Literal(value, None) if value.try_as_str().flatten().is_some_and(has_wildcards) => {
+                        Some(value.clone())
+                    }
+                    _ => None,
+                };
+                let value = given(&like).and_then(|value| value.cast_to(&like.expr.get_type(&self.schema).ok()?).ok());
+                if let Some(value) = value {
+                    *like.pattern = self.placeholder_of(value);
+                }
+                Transformed::new(Expr::Like(like), true, TreeNodeRecursion::Jump)
+            }
+            // DataFusion makes comparisons of a short list, and takes a long one as literals.
+            Expr::InList(mut list) if list.list.len() <= COMPARED_MAX => {
+                for item in list.list.iter_mut().filter(|item| is_constant(item)) {
+                    if let Some(placeholder) = self.placeholder(&list.expr, Operator::Eq, item)? {
+                        *item = placeholder;
+                    }
+                }
+                Transformed::new(Expr::InList(list), true, TreeNodeRecursion::Jump)
             }
             expr => Transformed::no(expr),
         })
@@ -114,13 +132,25 @@ impl<'a> Lifting<'a> {
         if value.is_null() || value.data_type() != operand.get_type(&self.schema)? {
             return Ok(None);
         }
+        Ok(Some(self.placeholder_of(value)))
+    }
+
+    fn placeholder_of(&mut self, value: ScalarValue) -> Expr {
         let data_type = value.data_type();
         let at = self.values.len();
         let equal = self.values.iter().position(|known| *known == value).unwrap_or(at);
         self.values.push(value);
         self.replaced += 1;
-        Ok(Some(placeholder(at, equal, data_type)))
+        placeholder(at, equal, data_type)
     }
+}
+
+/// Longest list that DataFusion turns into comparisons.
+const COMPARED_MAX: usize = 3;
+
+/// Whether a pattern of LIKE is more than a comparison.
+fn has_wildcards(pattern: &str) -> bool {
+    pattern.contains(['%', '_']) && !pattern.contains('\\') && pattern.chars().any(|c| c != '%')
 }
 
 /// The placeholder of value `at`, which is equal to the value `equal`, and to none before. No text has such placeholders.
@@ -155,10 +185,11 @@ pub(super) async fn instance(
     expected: &Arc<dyn ExecutionPlan>,
     session: &SessionState,
 ) -> Result<Option<Instance>> {
-    let parameters = Parameters::new(query.values.clone());
+    let parameters = Parameters::like(&query.values);
     let optimized = with_functions(session.optimize(&query.plan)?, &parameters)?;
     let planner = KeepingPlanner::inner_of(session.query_planner());
     let plan = planner.create_physical_plan(&optimized, session).await?;
+    parameters.set(&query.values);
     Ok(check::is_same(&plan, expected).then_some(Instance { plan, parameters }))
 }
 

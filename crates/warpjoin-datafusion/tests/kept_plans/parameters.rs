@@ -27,7 +27,15 @@ async fn with_values(context: &SessionContext, stock: &SessionContext, template:
 async fn other_literals_find_the_plan() {
     let (context, stock) = (session().await, stock());
     tables(&stock, false).await;
-    let templates: [(&str, &[&str]); 14] = [
+    let templates: [(&str, &[&str]); 22] = [
+        ("select count(*) from w where s like ?", &["'w1%'", "'%2'", "'w_3'", "'x%'", "'%99%'"]),
+        ("select count(*), min(s) from w where s >= ?", &["'w1'", "'w5'", "''", "'w99999'", "'w60000'"]),
+        ("select count(*) from w where s = ? or s = 'w5'", &["'w1'", "'w7'", "''", "'w99999'", "'w60000'"]),
+        ("select count(*) from w where substr(s, 1, 2) = ?", &["'w1'", "'w7'", "''", "'w'", "'w60'"]),
+        ("select count(*) from w where length(s) < ?", &["3", "4", "5", "9", "0"]),
+        ("select count(*) from t where s like ?", &["'name 1%'", "'%2'", "'n_me 3'", "'x%'", "'%e 1_'"]),
+        ("select count(*) from t where s in (?, 'name 3')", &["'name 1'", "'name 5'", "''", "'name 2'"]),
+        ("select count(*) from t where a not in (?, 5)", &["1", "7", "1000", "6", "8"]),
         ("select count(*), sum(d) from t where a > ?", &["3", "50", "99", "-1", "100", "3"]),
         ("select sum(a) from t where ? <= d", &["3", "50.5", "2999.99", "-1", "0.01"]),
         ("select id from t where s = ?", &["'name 1'", "'name 2'", "'name 12'", "'none'", "''", "'%'"]),

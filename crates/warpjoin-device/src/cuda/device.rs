@@ -16,7 +16,7 @@ use super::module::{self, CudaKernel};
 use super::nvrtc::{self, Nvrtc, Target};
 use super::shared::Shared;
 use super::stream::CudaStream;
-use super::{CudaOptions, info};
+use super::{CudaOptions, info, prebuilt};
 use crate::backend::{DeviceBackend, Handle, StreamBackend};
 use crate::cache::KernelCache;
 use crate::cancellation::HostWord;
@@ -27,9 +27,23 @@ use crate::{Device, DeviceError, DeviceInfo, ModuleSource, Result};
 pub(super) struct CudaDevice {
     info: DeviceInfo,
     shared: Arc<Shared>,
+    compiler: Option<Compiler>,
+    cache: KernelCache,
+}
+
+/// NVRTC, and what it compiles to. Without it a GPU has the prebuilt kernels only.
+#[derive(Debug, Clone, Copy)]
+struct Compiler {
     nvrtc: &'static Nvrtc,
     target: Target,
-    cache: KernelCache,
+}
+
+impl Compiler {
+    /// The compiler for GPUs of this compute capability; `None`, with a warning, if there is none.
+    fn for_gpu(capability: (u32, u32)) -> Option<Self> {
+        let found = Nvrtc::get().and_then(|nvrtc| Ok(Self { nvrtc, target: nvrtc.target(capability)? }));
+        found.inspect_err(|error| log::warn!("pipelines are interpreted: {error}")).ok()
+    }
 }
 
 impl CudaDevice {
@@ -41,11 +55,13 @@ impl CudaDevice {
         options: &CudaOptions,
         cache: KernelCache,
     ) -> Result<Self> {
-        let nvrtc = Nvrtc::get()?;
         let context = Arc::new(Context::open(driver, ordinal)?);
-        let info = info::read(&context, ordinal, ordinals, options.memory_bytes, nvrtc)?;
-        let target = nvrtc.target(info.compute_capability)?;
-        Ok(Self { info, shared: Arc::new(Shared::new(context)?), nvrtc, target, cache })
+        let mut info = info::read(&context, ordinal, ordinals, options.memory_bytes)?;
+        let compiler = Compiler::for_gpu(info.compute_capability);
+        if let Some(Compiler { nvrtc, .. }) = compiler {
+            info.compiler = format!("NVRTC {}", nvrtc.version());
+        }
+        Ok(Self { info, shared: Arc::new(Shared::new(context)?), compiler, cache })
     }
 
     /// The GPU of a device; `None` if it is not a GPU.
@@ -55,8 +71,8 @@ impl CudaDevice {
 
     /// The same GPU, context, pool and streams with another disk cache.
     pub(super) fn with_cache(&self, cache: KernelCache) -> Self {
-        let Self { info, shared, nvrtc, target, cache: _ } = self;
-        Self { info: info.clone(), shared: Arc::clone(shared), nvrtc, target: *target, cache }
+        let Self { info, shared, compiler, cache: _ } = self;
+        Self { info: info.clone(), shared: Arc::clone(shared), compiler: *compiler, cache }
     }
 
     pub(super) fn has_cache(&self, cache: &KernelCache) -> bool {
@@ -69,27 +85,30 @@ impl CudaDevice {
     }
 
     fn load(&self, source: &ModuleSource) -> Result<Vec<CudaKernel>> {
-        let (key, extension) = (self.nvrtc.key(source, self.target), self.target.extension());
         let load = |image: &[u8]| module::load(&self.shared.context, image, &source.entries);
+        let Some(Compiler { nvrtc, target }) = self.compiler else {
+            return load(prebuilt::find(source).ok_or(DeviceError::NoNvrtc)?);
+        };
+        let (key, extension) = (nvrtc.key(source, target), target.extension());
         if let Some(kernels) = self.cache.load_with(&key, extension, load)? {
             return Ok(kernels);
         }
-        let image = self.nvrtc.compile(source, self.target)?;
-        let kernels = load(&image).map_err(|error| self.with_versions(error))?;
+        let image = nvrtc.compile(source, target)?;
+        let kernels = load(&image).map_err(|error| self.with_versions(error, target))?;
         self.cache.store(&key, extension, &image);
         Ok(kernels)
     }
 
     /// Adds the versions of compiler and driver to the error of an image that does not load. The usual cause is a compiler
     /// newer than the driver.
-    fn with_versions(&self, error: DeviceError) -> DeviceError {
+    fn with_versions(&self, error: DeviceError, target: Target) -> DeviceError {
         match error {
             DeviceError::BadImage { device, call, reason } => DeviceError::BadImage {
                 device,
                 call,
                 reason: format!(
-                    "{reason}; compiled for {} by {}, the driver supports {}",
-                    self.target, self.info.compiler, self.info.driver
+                    "{reason}; compiled for {target} by {}, the driver supports {}",
+                    self.info.compiler, self.info.driver
                 ),
             },
             other => other,
@@ -117,7 +136,14 @@ impl DeviceBackend for CudaDevice {
     }
 
     fn is_stored(&self, source: &ModuleSource) -> bool {
-        self.cache.contains(&self.nvrtc.key(source, self.target), self.target.extension())
+        match self.compiler {
+            Some(Compiler { nvrtc, target }) => self.cache.contains(&nvrtc.key(source, target), target.extension()),
+            None => prebuilt::find(source).is_some(),
+        }
+    }
+
+    fn can_compile(&self) -> bool {
+        self.compiler.is_some()
     }
 
     fn open_peer_access(&self, peer: &dyn DeviceBackend) -> Result<()> {

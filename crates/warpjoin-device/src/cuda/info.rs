@@ -9,20 +9,18 @@ use cudarc::driver::sys::{self, CUdevice_P2PAttribute, CUdevice_attribute};
 use super::context::Context;
 use super::driver::check;
 use super::functions;
-use super::nvrtc::Nvrtc;
 use crate::{DeviceInfo, DeviceKind, Link, Result};
 
 /// Default budget, as a share of the free memory. The rest is for the driver, kernel stacks and
 /// fragmentation of the pool.
 const BUDGET_PERCENT: u64 = 90;
 
-/// Reads the properties of the GPU of `context`. `ordinals` are those of all GPUs.
+/// Reads the properties of the GPU of `context`, as it is without a compiler. `ordinals` are those of all GPUs.
 pub(super) fn read(
     context: &Context,
     ordinal: usize,
     ordinals: std::ops::Range<usize>,
     memory_bytes: Option<u64>,
-    nvrtc: &Nvrtc,
 ) -> Result<DeviceInfo> {
     let (free_bytes, total_bytes) = context.memory_info()?;
     let links = ordinals.filter(|&peer| peer != ordinal).map(|peer| link(context, peer));
@@ -42,7 +40,7 @@ pub(super) fn read(
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
         )?,
         driver: context.driver().version().to_string(),
-        compiler: format!("NVRTC {}", nvrtc.version()),
+        compiler: "none: prebuilt kernels".into(),
         links: links.collect::<Result<_>>()?,
     })
 }

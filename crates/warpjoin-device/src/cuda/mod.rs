@@ -19,6 +19,7 @@ mod nvrtc;
 mod open;
 mod pinned;
 mod pool;
+mod prebuilt;
 mod shared;
 mod stream;
 
@@ -26,6 +27,7 @@ use std::path::PathBuf;
 
 pub use nvrtc::compile_for_architecture;
 pub use open::{LeftOut, OpenedDevices, open_cuda, open_usable_cuda, trim_open_gpus};
+pub use prebuilt::{prebuilt_kernels, prebuilt_ptx};
 
 use crate::DeviceError;
 use driver::Driver;
@@ -50,7 +52,7 @@ pub struct CudaStatus {
     pub driver: Option<String>,
     /// Number of visible GPUs.
     pub gpus: usize,
-    /// Version of the run-time compiler, for example `13.0`; `None` if it is missing or too old.
+    /// Version of the run-time compiler, for example `13.0`; `None` if it is missing or too old: GPUs then run prebuilt kernels.
     pub nvrtc: Option<String>,
     /// The library file of the run-time compiler, if known.
     pub nvrtc_path: Option<PathBuf>,
@@ -77,7 +79,7 @@ pub fn cuda_problem() -> Option<DeviceError> {
     match Driver::get().and_then(Driver::gpus) {
         Err(error) => Some(error),
         Ok(0) => Some(no_visible_gpu()),
-        Ok(_) => Nvrtc::get().err(),
+        Ok(_) => None,
     }
 }
 

@@ -46,7 +46,7 @@ pub struct LeftOut {
 ///
 /// # Errors
 /// [`DeviceError::NoDriver`], [`DeviceError::NoGpu`] (also when there are fewer than requested),
-/// [`DeviceError::NoNvrtc`], [`DeviceError::UnknownArchitecture`], [`DeviceError::UnusableGpu`], or a failed driver call.
+/// [`DeviceError::UnknownArchitecture`], [`DeviceError::UnusableGpu`], or a failed driver call.
 /// Then no GPU is opened.
 pub fn open_cuda(options: &CudaOptions) -> Result<Vec<Device>> {
     let driver = Driver::get()?;
@@ -66,14 +66,13 @@ pub fn open_cuda(options: &CudaOptions) -> Result<Vec<Device>> {
 /// access is not required; callers then copy between GPUs without it through the host.
 ///
 /// # Errors
-/// When CUDA cannot be used at all: [`DeviceError::NoDriver`], [`DeviceError::NoGpu`], [`DeviceError::NoNvrtc`].
+/// When CUDA cannot be used at all: [`DeviceError::NoDriver`], [`DeviceError::NoGpu`].
 pub fn open_usable_cuda(options: &CudaOptions) -> Result<OpenedDevices> {
     let driver = Driver::get()?;
     let gpus = driver.gpus()?;
     if gpus == 0 {
         return Err(no_visible_gpu());
     }
-    super::Nvrtc::get()?;
     let devices_max = options.devices.unwrap_or(DEVICES_MAX).min(DEVICES_MAX);
     let reach = |from: &Device, to: &Device| match from.open_peer_access(to) {
         Err(DeviceError::NoPeerLink { .. }) if options.devices.is_some() => Ok(()),

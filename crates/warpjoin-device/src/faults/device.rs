@@ -50,6 +50,10 @@ impl DeviceBackend for FaultyDevice {
         self.inner.is_stored(source)
     }
 
+    fn can_compile(&self) -> bool {
+        self.inner.can_compile()
+    }
+
     fn open_peer_access(&self, peer: &dyn DeviceBackend) -> Result<()> {
         self.begin(CallKind::OpenPeer)?;
         let Some(peer) = peer.as_any().downcast_ref::<Self>() else {

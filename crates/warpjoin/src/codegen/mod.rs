@@ -39,8 +39,10 @@ mod value;
 
 pub(crate) use constants::Constants;
 pub(crate) use expr::{IN_LIST_MAX, check_cast};
+pub use fixed::prebuilt_modules;
 pub(crate) use fixed::{
-    BucketShape, FixedModule, PASS_MULTIPLE, RESTORE, SlotForm, interpreters, partition_module, pass_entry, prebuilt,
+    BucketShape, FixedModule, PASS_MULTIPLE, RESTORE, SlotForm, USUAL_HASH_BITS, interpreters, partition_module,
+    pass_entry, prebuilt,
 };
 pub(crate) use group::{ROWS_PER_THREAD_BITS_MAX, key_bytes, partition_slots};
 pub(crate) use interpret::{EncodedProgram, Program, ProgramKind, SharedBytes};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use warpjoin_device::{Device, DeviceKind, Kernel, Stream};
 
 use crate::Result;
-use crate::codegen::{FixedModule, interpreters, prebuilt};
+use crate::codegen::{FixedModule, USUAL_HASH_BITS, interpreters, prebuilt};
 use crate::devices::DeviceSet;
 use crate::devices::compiler::QueryId;
 use crate::optimize::Orders;
@@ -113,11 +113,11 @@ impl Session {
 fn prepare(devices: &DeviceSet) {
     static STORED: AtomicBool = AtomicBool::new(false);
     let all = devices.devices();
-    let module = interpreters(64);
+    let module = interpreters(USUAL_HASH_BITS);
     let modules = module.entries.iter().map(|entry| all[0].module_of(&module, entry).into_owned()).collect();
     devices.compiler().enqueue(QueryId::new(), modules, all, true);
     if !STORED.swap(true, Ordering::Relaxed) {
-        devices.compiler().store(QueryId::new(), prebuilt(&all[0]), &all[0]);
+        devices.compiler().store(QueryId::new(), prebuilt(), &all[0]);
     }
 }
 

@@ -70,7 +70,7 @@ impl fmt::Display for Target {
 
 impl Nvrtc {
     /// Loads the compiler: `libnvrtc.so`, then `libnvrtc.so.13`, `.12` and older, on the loader's
-    /// path (`LD_LIBRARY_PATH`, then the system's folders). Only success is cached.
+    /// path (`LD_LIBRARY_PATH`, then the system's folders); not with `WARPJOIN_NVRTC=off`. Only success is cached.
     ///
     /// # Errors
     /// `NoNvrtc` if it is missing; `Driver` if it is too old.
@@ -80,8 +80,9 @@ impl Nvrtc {
         if let Some(nvrtc) = READY.get() {
             return Ok(nvrtc);
         }
+        let is_off = || std::env::var_os("WARPJOIN_NVRTC").is_some_and(|value| value == "off");
         // SAFETY: loading libnvrtc runs its constructors, which have no preconditions.
-        if !*PRESENT.get_or_init(|| unsafe { sys::is_culib_present() }) {
+        if !*PRESENT.get_or_init(|| !is_off() && unsafe { sys::is_culib_present() }) {
             return Err(DeviceError::NoNvrtc);
         }
         // SAFETY: the library is present.

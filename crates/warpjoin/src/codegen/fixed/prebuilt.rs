@@ -1,6 +1,6 @@
 //! Kernels that any query may want, whatever its shape: compiled once a machine, before a query waits for them.
 
-use warpjoin_device::{Device, ModuleSource};
+use warpjoin_device::ModuleSource;
 use warpjoin_kernels::KernelFile;
 
 use crate::codegen::Constants;
@@ -22,6 +22,9 @@ const FILES: [KernelFile; 13] = [
     warpjoin_kernels::WINDOW_FRAMES,
 ];
 
+/// All bits of a hash are kept.
+pub(crate) const USUAL_HASH_BITS: u32 = 64;
+
 /// The kernels that interpret pipelines.
 pub(crate) fn interpreters(hash_bits: u32) -> ModuleSource {
     let file = warpjoin_kernels::INTERPRET;
@@ -30,12 +33,20 @@ pub(crate) fn interpreters(hash_bits: u32) -> ModuleSource {
     module
 }
 
-/// The others, as a device compiles them.
-pub(crate) fn prebuilt(device: &Device) -> Vec<ModuleSource> {
+/// Kernels that any query may want, an entry each: those that interpret pipelines, and hand-written ones.
+pub fn prebuilt_modules() -> Vec<ModuleSource> {
+    let module = interpreters(USUAL_HASH_BITS);
+    let mut modules: Vec<_> = module.entries.iter().map(|entry| module.of_entry(entry)).collect();
+    modules.extend(prebuilt());
+    modules
+}
+
+/// The hand-written ones.
+pub(crate) fn prebuilt() -> Vec<ModuleSource> {
     let mut modules = vec![];
     for file in FILES {
         let module = Constants::USUAL.module(file, file.entries());
-        modules.extend(file.entries().map(|entry| device.module_of(&module, entry).into_owned()));
+        modules.extend(file.entries().map(|entry| module.of_entry(entry)));
     }
     modules
 }

@@ -262,7 +262,7 @@ impl Query<'_> {
             return;
         }
         self.metrics.interpreted_kernels += 1;
-        if self.options.code_tier == CodeTier::Auto {
+        if self.options.code_tier == CodeTier::Auto && self.session.devices()[0].can_compile() {
             self.compilation.better.push(module.clone());
         }
     }
