@@ -34,7 +34,7 @@ fn describe_cuda(status: &CudaStatus, table: &mut Table) -> String {
         match (&status.nvrtc, &status.nvrtc_path) {
             (Some(version), Some(path)) => format!("{version} ({})", path.display()),
             (Some(version), None) => version.clone(),
-            (None, _) => "none".to_string(),
+            (None, _) => "none: pipelines are interpreted by prebuilt kernels, and would run faster if libnvrtc could compile them".to_string(),
         }
     );
     if let Some(problem) = &status.problem {
