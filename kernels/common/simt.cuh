@@ -16,13 +16,8 @@ typedef unsigned __int128 u128;
 typedef float f32;
 typedef double f64;
 
-// Before a loop of few turns known to the compiler, over what each thread has in registers. WJ_QUICK leaves it a loop, and
-// what it is over in local memory: slower code, compiled in a third of the time, for a first run.
-#if defined(WJ_QUICK)
-#define WJ_UNROLL _Pragma("unroll 1")
-#else
+// Before a loop of few turns known to the compiler, over what each thread has in registers.
 #define WJ_UNROLL _Pragma("unroll")
-#endif
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 

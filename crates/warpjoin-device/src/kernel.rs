@@ -29,16 +29,6 @@ impl ModuleSource {
     /// The definition in modules that spend their time in one large switch.
     pub const DISPATCHES: &str = "WJ_DISPATCHES=1";
 
-    /// The lower code tier, for a first run: compiles faster into slower code (`WJ_QUICK` in `common/simt.cuh`). `None` if
-    /// both tiers have the same code.
-    pub fn quick(&self) -> Option<Self> {
-        let quick = || Self {
-            defines: self.defines.iter().cloned().chain(["WJ_QUICK=1".to_string()]).collect(),
-            ..self.clone()
-        };
-        self.text.contains("WJ_UNROLL").then(quick)
-    }
-
     /// The same text with only one of its entries; see `WJ_SELECTED` in `common/simt.cuh`.
     pub fn of_entry(&self, entry: &str) -> Self {
         let selected = ["WJ_SELECTED=1".to_string(), format!("WJ_WANTED_{entry}=1")];

@@ -54,9 +54,6 @@ pub struct ExecOptions {
     pub materialization: Materialization,
     /// Whether plans that occur several times are run once.
     pub share_subplans: bool,
-    /// Whether kernels that take long to compile first run in a form that compiles in a third of the time, until the better
-    /// one is ready. `None`: on GPUs.
-    pub quick_kernels: Option<bool>,
     /// What runs a pipeline whose kernel is not compiled.
     pub code_tier: CodeTier,
     /// Whether results of functions and tests on dictionaries, and rows of samples that conditions keep, are remembered
@@ -189,7 +186,6 @@ impl Default for ExecOptions {
             filter_bits: None,
             materialization: Materialization::Auto,
             share_subplans: true,
-            quick_kernels: None,
             code_tier: CodeTier::Auto,
             remembers_results: true,
             counts_rows: false,

@@ -6,16 +6,15 @@ use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
-use warpjoin::exec::{self, CodeTier, GroupByForm, JoinOrder, RuntimeFilters};
+use warpjoin::exec::{self, CodeTier, JoinOrder, RuntimeFilters};
 use warpjoin::expr::Expr;
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind};
 use warpjoin::{ExecOptions, QueryMetrics, Session, Table};
-use warpjoin_device::SimOptions;
 
 use common::case::upload;
 use common::decisions::assert_announced;
 use common::int_plans::{batch, below, int, join, of_ints, scan, sums};
-use common::sessions::{Opener, Simulated, simulated};
+use common::sessions::{Opener, simulated};
 use common::value::{Row, rows_of};
 
 /// Rows in order, and what they cost.
@@ -240,37 +239,6 @@ fn kernels_of_known_keys_are_foreseen() {
         assert_eq!(rows, again);
         assert_eq!((first.dry_runs, hot.dry_runs, hot.compiled_modules), (1, 0, 0), "{devices} devices");
         assert!(first.compiled_modules > 0);
-    }
-}
-
-/// Quick forms of kernels run once: later runs, and later processes, have the better ones.
-#[test]
-fn quick_kernels_run_first() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let cached = Simulated(SimOptions { kernel_cache: Some(dir.path().into()), ..SimOptions::default() });
-    let options = ExecOptions {
-        group_by_form: Some(GroupByForm::Partitioned),
-        quick_kernels: Some(true),
-        sort_few_rows: Some(0),
-        ..given()
-    };
-    for devices in [1, 2] {
-        let session = cached.open(devices).expect("a session");
-        let [facts, ..] = tables(&session);
-        // Another cache entry for each number of devices.
-        let plan = sums(below(scan(&facts), 2, 50_000), 0, 1 + usize::from(devices == 2));
-        let (rows, first) = run(&session, &plan, &options);
-        session.finish_compiling();
-        let (again, hot) = run(&session, &plan, &options);
-        assert_eq!(rows, again);
-        assert!(first.quick_kernels > 0 && hot.quick_kernels == 0, "{first:?}");
-        assert_eq!((hot.compiled_modules, hot.dry_runs), (0, 0), "{devices} devices");
-        let session = cached.open(devices).expect("a session");
-        let [facts, ..] = tables(&session);
-        let plan = sums(below(scan(&facts), 2, 50_000), 0, 1 + usize::from(devices == 2));
-        let (again, stored) = run(&session, &plan, &options);
-        assert_eq!((&rows, stored.quick_kernels), (&again, 0));
-        assert!(stored.compiled_modules > 0, "a device of its own");
     }
 }
 

@@ -78,8 +78,6 @@ pub struct WarpjoinOptions {
     pub parquet_decode: ParquetDecode,
     /// Whether to count probes and the rows that runtime filters drop; slow.
     pub count_rows: bool,
-    /// Whether slow-compiling kernels first run in a code tier that compiles faster; `None`: on GPUs only.
-    pub quick_kernels: Option<bool>,
     /// What runs a pipeline whose kernel is not compiled.
     pub code_tier: CodeTier,
     /// Most plans that are kept for later queries, of all sessions of a runtime; 0: none.
@@ -114,8 +112,6 @@ const GROUP_BY_FORMS: [(&str, Option<GroupByForm>); 4] = [
 ];
 
 const ON_FAULT: [(&str, OnFault); 2] = [("fallback", OnFault::Fallback), ("error", OnFault::Error)];
-
-const QUICK_KERNELS: [(&str, Option<bool>); 3] = [("auto", None), ("on", Some(true)), ("off", Some(false))];
 
 const CODE_TIERS: [(&str, CodeTier); 3] =
     [("auto", CodeTier::Auto), ("interpreted", CodeTier::Interpreted), ("compiled", CodeTier::Compiled)];
@@ -166,7 +162,6 @@ impl Default for WarpjoinOptions {
             host_cache: MemoryShare::OF_CACHE,
             parquet_decode: ParquetDecode::Auto,
             count_rows: false,
-            quick_kernels: None,
             code_tier: CodeTier::Auto,
             kept_plans: KEPT_PLANS_DEFAULT,
             check_plans: false,
@@ -235,7 +230,6 @@ impl ExtensionOptions for WarpjoinOptions {
             }
             "parquet_decode" => self.parquet_decode = named(key, value, &ParquetDecode::NAMES)?,
             "count_rows" => self.count_rows = parse_bool(key, value)?,
-            "quick_kernels" => self.quick_kernels = named(key, value, &QUICK_KERNELS)?,
             "kept_plans" => self.kept_plans = parse(key, value, "a number of plans")?,
             "check_plans" => self.check_plans = parse_bool(key, value)?,
             "code_tier" => self.code_tier = named(key, value, &CODE_TIERS)?,
@@ -359,11 +353,6 @@ impl ExtensionOptions for WarpjoinOptions {
                 "count_rows",
                 Some(self.count_rows.to_string()),
                 "Whether EXPLAIN ANALYZE counts probes and rows that runtime filters drop; slow",
-            ),
-            entry(
-                "quick_kernels",
-                Some(name_of(self.quick_kernels, &QUICK_KERNELS)),
-                "Whether slow-compiling kernels first run in a code tier that compiles faster: auto (on GPUs), on or off",
             ),
             entry(
                 "kept_plans",
@@ -547,7 +536,7 @@ mod tests {
     #[test]
     fn entries_have_full_keys() {
         let options = WarpjoinOptions::default();
-        assert_eq!(options.entries().len(), 25);
+        assert_eq!(options.entries().len(), 24);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
     }
 }

@@ -123,7 +123,6 @@ impl WarpjoinExec {
             materialization: options.materialization,
             counts_rows: options.count_rows,
             remembers_results: options.remember,
-            quick_kernels: options.quick_kernels,
             code_tier: options.code_tier,
             group_by_form: options.group_by_form,
             memory_budget_bytes: options.memory_budget().device_bytes,

@@ -96,9 +96,6 @@ pub(super) fn record(set: &ExecutionPlanMetricsSet, metrics: &QueryMetrics, uplo
     if metrics.interpreted_kernels > 0 {
         builder().counter("interpreted_kernels", 0).add(saturated(metrics.interpreted_kernels));
     }
-    if metrics.quick_kernels > 0 {
-        builder().counter("quick_kernels", 0).add(saturated(metrics.quick_kernels));
-    }
 }
 
 /// Counts a fallback to the CPU.

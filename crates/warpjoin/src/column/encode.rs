@@ -98,7 +98,7 @@ impl TableEncoder {
         Self { schema, strings, chunk_rows: CHUNK_ROWS, columns, parts, tasks, rows: 0 }
     }
 
-    /// Cuts rows into chunks of at least this many rows, for tests. Call it before the first [`Self::push`].
+    /// Cuts rows into chunks of at least this many rows. Call it before the first [`Self::push`].
     #[must_use]
     pub fn with_chunk_rows(mut self, rows: usize) -> Self {
         self.chunk_rows = rows.max(1);

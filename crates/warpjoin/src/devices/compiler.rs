@@ -38,10 +38,10 @@ struct Queue {
     jobs: VecDeque<Job>,
     /// What may be wanted, if a guess is wrong.
     speculative: VecDeque<Job>,
-    /// What is to take the place of quick forms.
+    /// What is to take the place of kernels that interpret.
     better: VecDeque<Job>,
     /// Hashes of all that was ever in `better`: what fails is not tried again. Their texts would fill the memory of a process
-    /// that runs for long; of two with one hash, one stays quick.
+    /// that runs for long; of two with one hash, one stays interpreted.
     improved: HashSet<u64>,
     threads: Vec<JoinHandle<()>>,
     /// Threads that take jobs.
@@ -109,7 +109,7 @@ impl Compiler {
         start_threads(&mut queue, &self.shared);
     }
 
-    /// Has modules compiled whose quick forms have run, once nothing else is to be compiled; whatever becomes of their query.
+    /// Has modules compiled of pipelines that were interpreted, once nothing else is to be compiled; whatever becomes of their query.
     pub(crate) fn improve(&self, query: QueryId, modules: Vec<ModuleSource>, devices: &[Device]) {
         let mut queue = self.shared.locked();
         for module in modules {

@@ -16,8 +16,6 @@ pub struct QueryMetrics {
     pub dry_runs: u32,
     /// Kernel modules that were not in memory.
     pub compiled_modules: u64,
-    /// Kernels that ran in their quick form ([`crate::ExecOptions::quick_kernels`]), as the better one was not ready.
-    pub quick_kernels: u64,
     /// Pipelines that ran interpreted ([`crate::ExecOptions::code_tier`]).
     pub interpreted_kernels: u64,
     /// All kernels of a device together, of the device with most.

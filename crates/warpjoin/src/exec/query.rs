@@ -25,7 +25,6 @@ use crate::options::ExecOptions;
 use crate::{Error, Result, Session, Table};
 pub(super) use binding::Execution;
 use compile::Compilation;
-pub(super) use compile::form_to_run;
 pub use inputs::{Inputs, OptimizedPlan};
 pub(super) use pending::{Flight, Pending, PendingDevice};
 pub(super) use report::{Report, check_status, read_report};

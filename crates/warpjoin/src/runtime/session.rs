@@ -101,8 +101,8 @@ impl Session {
         &self.pipelines
     }
 
-    /// Waits until all kernels are compiled that queries have asked for, better forms of those that ran in a quick one
-    /// ([`crate::ExecOptions::quick_kernels`]) included: before times are taken, say.
+    /// Waits until all kernels are compiled that queries have asked for, those of pipelines that were interpreted included: before
+    /// times are taken, say.
     pub fn finish_compiling(&self) {
         self.devices.compiler().finish();
     }

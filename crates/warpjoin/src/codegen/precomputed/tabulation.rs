@@ -186,7 +186,8 @@ fn encode_booleans(chunks: &[ArrayRef]) -> EncodedColumn {
 fn encode(chunks: &[ArrayRef]) -> Result<EncodedColumn> {
     let data_type = chunks.first().map_or(DataType::Null, |chunk| chunk.data_type().clone());
     let schema = Arc::new(Schema::new(vec![Field::new("value", data_type, true)]));
-    let mut encoder = TableEncoder::new(Arc::clone(&schema), StringEncoding::Dictionary);
+    let encoder = TableEncoder::new(Arc::clone(&schema), StringEncoding::Dictionary);
+    let mut encoder = encoder.with_chunk_rows(HOST_CHUNK);
     for chunk in chunks {
         encoder.push(&RecordBatch::try_new(Arc::clone(&schema), vec![Arc::clone(chunk)])?)?;
     }

@@ -232,13 +232,12 @@ impl Query<'_> {
 
     /// Adds what was done on a device.
     pub(in crate::exec) fn take_work(&mut self, device: usize, work: Work) {
-        let Work { launches, kernel_ns, compile_ns, host_read_bytes, spilled_bytes, quick } = work;
+        let Work { launches, kernel_ns, compile_ns, host_read_bytes, spilled_bytes } = work;
         self.metrics.launches += launches;
         self.metrics.compile_ns += compile_ns;
         self.metrics.host_read_bytes += host_read_bytes;
         self.metrics.spilled_bytes += spilled_bytes;
         self.times.add_kernel(device, kernel_ns);
-        self.note_quick(quick);
     }
 
     fn note_pipeline(

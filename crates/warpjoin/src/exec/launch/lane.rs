@@ -15,7 +15,7 @@ use super::staging::{HostPart, Staging, bits_of, parts_on_host, staged_rows};
 use super::target::Target;
 use super::tier::PipelineKernels;
 use crate::codegen::GeneratedPipeline;
-use crate::exec::query::{Flight, Query, Report, UploadedColumn, form_to_run, read_report};
+use crate::exec::query::{Flight, Query, Report, UploadedColumn, read_report};
 use crate::exec::relation::{Relation, TableColumns};
 use crate::options::ExecOptions;
 use crate::{Result, Session};
@@ -61,8 +61,6 @@ pub(in crate::exec) struct Work {
     pub host_read_bytes: u64,
     /// Bytes of rows that were written to the host's memory.
     pub spilled_bytes: u64,
-    /// Modules whose quick forms have run.
-    pub quick: Vec<ModuleSource>,
 }
 
 impl<'q> Query<'q> {
@@ -202,11 +200,7 @@ impl Lane<'_> {
         let started = Instant::now();
         let devices = &self.session.devices()[self.device..=self.device];
         let module = devices[0].module_of(module, entry);
-        let form = form_to_run(&module, devices, self.options);
-        let kernel = devices[0].compile_unless(&form, Some(&self.options.cancel))?.kernel(entry)?;
-        if form != module {
-            self.work.quick.push(module.clone().into_owned());
-        }
+        let kernel = devices[0].compile_unless(&module, Some(&self.options.cancel))?.kernel(entry)?;
         self.work.compile_ns += started.elapsed().as_nanos() as u64;
         Ok(kernel)
     }

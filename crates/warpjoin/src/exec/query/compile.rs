@@ -8,22 +8,21 @@
 //! noticed when a kernel is wanted that was not foreseen. Then another dry run starts, which knows what the query has
 //! found out until then: its [`RuntimeDecision`]s, in the order in which it came upon them.
 //!
-//! On GPUs a module that takes long to compile first comes in a quick form ([`ModuleSource::quick`]). The better one is
-//! compiled when the query has ended, and runs from then on; the disk cache keeps both.
+//! The kernel of a pipeline that was interpreted is compiled when the query has ended, and runs from then on.
 
 use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use warpjoin_device::{Device, DeviceKind, Kernel, ModuleSource};
+use warpjoin_device::{DeviceKind, Kernel, ModuleSource};
 
 use super::Query;
 use crate::devices::compiler::{QueryId, note};
 use crate::exec::decision::{DecisionKind, RuntimeDecision};
 use crate::exec::metrics::HostDecision;
 use crate::optimize::expected_rows;
-use crate::options::{CodeTier, ExecOptions};
+use crate::options::CodeTier;
 use crate::plan::Plan;
 use crate::{DeviceSet, Error, Result};
 
@@ -41,7 +40,7 @@ pub(crate) struct Compilation {
     guessed: Vec<RuntimeDecision>,
     /// Modules that are compiled or will be.
     asked: HashSet<ModuleSource>,
-    /// Modules of which something slower has run: their quick forms, or kernels that interpret.
+    /// Modules in whose place kernels that interpret have run.
     better: Vec<ModuleSource>,
     query: QueryId,
 }
@@ -213,13 +212,8 @@ impl Query<'_> {
             self.note_first_work()?;
             return Ok(kernels?);
         }
-        let forms: Vec<_> = modules.iter().map(|module| self.runnable(module)).collect();
-        for (module, form) in modules.iter().zip(&forms).filter(|(module, form)| module != form) {
-            log::debug!("quick form of {} [{}]", form.name, form.entries.join(" "));
-            self.note_quick(vec![ModuleSource::clone(module)]);
-        }
         let is_missing = |module: &ModuleSource| devices.iter().any(|device| !device.is_compiled(module));
-        let missing: Vec<ModuleSource> = forms
+        let missing: Vec<ModuleSource> = modules
             .iter()
             .filter(|module| is_missing(module) && !self.compilation.asked.contains(&***module))
             .map(|module| ModuleSource::clone(module))
@@ -229,7 +223,7 @@ impl Query<'_> {
         }
         self.release_permit();
         let mut kernels = vec![vec![]; wanted.len()];
-        for ((module, (_, entry)), kernels) in forms.iter().zip(wanted).zip(&mut kernels) {
+        for ((module, (_, entry)), kernels) in modules.iter().zip(wanted).zip(&mut kernels) {
             for device in devices {
                 let begun = Instant::now();
                 let was_missing = !device.is_compiled(module);
@@ -243,17 +237,6 @@ impl Query<'_> {
         self.metrics.compile_ns += started.elapsed().as_nanos() as u64;
         self.note_first_work()?;
         Ok(kernels)
-    }
-
-    /// The form of a module that runs next.
-    fn runnable<'m>(&self, module: &'m ModuleSource) -> Cow<'m, ModuleSource> {
-        form_to_run(module, self.session.devices(), self.options)
-    }
-
-    /// Modules whose quick forms have run.
-    pub(in crate::exec) fn note_quick(&mut self, modules: Vec<ModuleSource>) {
-        self.metrics.quick_kernels += modules.len() as u64;
-        self.compilation.better.extend(modules);
     }
 
     /// A pipeline's own module, where it is interpreted: compiled when the query has ended.
@@ -335,7 +318,6 @@ impl Query<'_> {
         let devices = self.session.devices();
         let mut missing = vec![];
         for module in modules {
-            let module = self.runnable(&module).into_owned();
             let count = devices.iter().filter(|device| !device.is_compiled(&module)).count() as u64;
             if count > 0 && self.compilation.asked.insert(module.clone()) {
                 self.metrics.compiled_modules += count;
@@ -343,23 +325,6 @@ impl Query<'_> {
             }
         }
         self.session.device_set().compiler().enqueue(self.compilation.query, missing, devices, is_speculative);
-    }
-}
-
-/// The form of a module that runs next on devices of one kind: the quick one, while the better one is not there.
-pub(in crate::exec) fn form_to_run<'m>(
-    module: &'m ModuleSource,
-    devices: &[Device],
-    options: &ExecOptions,
-) -> Cow<'m, ModuleSource> {
-    let has = |module: &ModuleSource| devices.iter().all(|device| device.is_compiled(module));
-    let is_wanted = options.quick_kernels.unwrap_or(devices[0].info().kind == DeviceKind::Cuda);
-    if !is_wanted || has(module) {
-        return Cow::Borrowed(module);
-    }
-    match module.quick() {
-        Some(quick) if has(&quick) || !devices[0].is_stored(module) => Cow::Owned(quick),
-        _ => Cow::Borrowed(module),
     }
 }
 

@@ -98,7 +98,6 @@ pub(crate) fn settings() -> Vec<Settings> {
             hash_bits: 4,
             first_capacity: Some(1),
             chunk_rows: Some(128),
-            quick_kernels: true,
             ..usual.clone()
         },
         Settings { join_form: Some(JoinForm::Direct), ..usual.clone() },
@@ -126,7 +125,6 @@ pub(crate) fn settings() -> Vec<Settings> {
             group_by_form: Some(GroupByForm::Partitioned),
             first_capacity: Some(1),
             hash_bits: 3,
-            quick_kernels: true,
             device_threads: DeviceThreads::Each,
             ..usual.clone()
         },

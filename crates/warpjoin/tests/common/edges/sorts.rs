@@ -18,13 +18,7 @@ pub(crate) fn settings() -> Vec<Settings> {
     let usual = Settings::default();
     vec![
         Settings { keeps: true, strings: StringEncoding::UnorderedDictionary, ..usual.clone() },
-        Settings {
-            sort_few_rows: Some(0),
-            batch_rows: 100,
-            first_capacity: Some(1),
-            quick_kernels: true,
-            ..usual.clone()
-        },
+        Settings { sort_few_rows: Some(0), batch_rows: 100, first_capacity: Some(1), ..usual.clone() },
         Settings { sort_few_rows: Some(20), devices: 2, ..usual.clone() },
         Settings { sort_few_rows: Some(0), devices: 4, keeps: true, ..usual.clone() },
         Settings { materialization: Materialization::Late, first_capacity: Some(1), ..usual.clone() },
