@@ -225,6 +225,11 @@ pub trait DeferredScalar: fmt::Debug + fmt::Display + Send + Sync {
     /// # Errors
     /// When it is not known yet.
     fn value(&self) -> Result<Scalar, arrow::error::ArrowError>;
+
+    /// The value of a parameter, which the query that runs next has set; `None` for what the query itself finds out.
+    fn bound(&self) -> Option<Scalar> {
+        None
+    }
 }
 
 /// Most combinations of values for which a function of more than one string is evaluated.
@@ -248,6 +253,11 @@ pub trait HostFunction: Any + fmt::Debug + fmt::Display + Send + Sync {
     /// The same as a test of one string that devices can evaluate themselves, if it is one: null for null, and
     /// [`Self::evaluate`]'s result for any other string.
     fn test(&self) -> Option<StringTest> {
+        None
+    }
+
+    /// The function with the values that its parameters have now; `None` if it has none.
+    fn bound(&self) -> Option<Arc<dyn HostFunction>> {
         None
     }
 
@@ -298,7 +308,28 @@ impl Expr {
     /// The expression with what `of_leaf` makes of its columns and constants, those of lists one by one.
     #[must_use]
     pub(crate) fn rebuilt(&self, of_leaf: &dyn Fn(Leaf<'_>) -> ExprKind) -> Self {
-        let part = |expr: &Expr| expr.rebuilt(of_leaf);
+        self.rebuilt_with(of_leaf, &Arc::clone)
+    }
+
+    /// The expression with the values that its parameters have now.
+    #[must_use]
+    pub(crate) fn bound(&self) -> Self {
+        let of_leaf = |leaf: Leaf<'_>| match leaf {
+            Leaf::Column(position) => ExprKind::Column(position),
+            Leaf::Constant(kind) => match kind {
+                ExprKind::Deferred(scalar) => scalar.bound().map_or_else(|| kind.clone(), ExprKind::Literal),
+                kind => kind.clone(),
+            },
+        };
+        self.rebuilt_with(&of_leaf, &|function| function.bound().unwrap_or_else(|| Arc::clone(function)))
+    }
+
+    fn rebuilt_with(
+        &self,
+        of_leaf: &dyn Fn(Leaf<'_>) -> ExprKind,
+        of_function: &dyn Fn(&Arc<dyn HostFunction>) -> Arc<dyn HostFunction>,
+    ) -> Self {
+        let part = |expr: &Expr| expr.rebuilt_with(of_leaf, of_function);
         let boxed = |expr: &Expr| Box::new(part(expr));
         let kind = match &self.kind {
             ExprKind::Column(index) => of_leaf(Leaf::Column(*index)),
@@ -336,7 +367,7 @@ impl Expr {
                 ExprKind::InList { operand: boxed(operand), list: list.iter().map(item).collect(), negated: *negated }
             }
             ExprKind::Tabulated { operands, function } => {
-                ExprKind::Tabulated { operands: operands.iter().map(part).collect(), function: function.clone() }
+                ExprKind::Tabulated { operands: operands.iter().map(part).collect(), function: of_function(function) }
             }
         };
         Self { kind, data_type: self.data_type.clone(), nullable: self.nullable }

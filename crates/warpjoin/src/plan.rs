@@ -4,6 +4,7 @@
 //! [`crate::exec`]. Columns are positions; names only label the output schema.
 
 mod aggregate;
+mod bound;
 pub(crate) mod bounds;
 pub(crate) mod build;
 pub(crate) mod identity;

@@ -206,9 +206,9 @@ impl WarpjoinExec {
         Self { shared_rows: shared_rows.clone(), ..self.clone() }
     }
 
-    /// The same part, which is optimized again: values of its parameters have changed.
-    pub(crate) fn to_optimize(&self) -> Self {
-        Self { optimized: OptimizedPlan::default(), ..self.clone() }
+    /// The same part with the values that its parameters have now.
+    pub(crate) fn bound(&self) -> Self {
+        self.with_plan(self.part.plan.bound(), &self.shared_rows)
     }
 
     /// Depth and last run, which EXPLAIN shows.

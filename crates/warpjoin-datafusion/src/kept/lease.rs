@@ -55,21 +55,28 @@ struct Pool {
     made: usize,
 }
 
-/// Whether an instance has other values of parameters than in its last run.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct IsChanged(pub(crate) bool);
-
 /// An instance that runs one query at a time.
 #[derive(Debug, Clone)]
 pub(crate) struct Instance {
-    pub(crate) plan: Arc<dyn ExecutionPlan>,
-    pub(crate) parameters: Arc<Parameters>,
+    /// What runs: the plan with the values of its parameters.
+    plan: Arc<dyn ExecutionPlan>,
+    /// The plan of all values, if there are parameters.
+    parameterized: Option<(Arc<dyn ExecutionPlan>, Arc<Parameters>)>,
 }
 
 impl Instance {
     /// A plan without parameters.
     pub(crate) fn of(plan: Arc<dyn ExecutionPlan>) -> Self {
-        Self { plan, parameters: Arc::default() }
+        Self { plan, parameterized: None }
+    }
+
+    /// A plan with parameters, whose values are set; `bound` is the plan with those.
+    pub(crate) fn of_parameters(
+        plan: Arc<dyn ExecutionPlan>,
+        parameters: Arc<Parameters>,
+        bound: Arc<dyn ExecutionPlan>,
+    ) -> Self {
+        Self { plan: bound, parameterized: Some((plan, parameters)) }
     }
 }
 
@@ -90,22 +97,27 @@ impl KeptPlan {
     }
 
     /// An instance for one query with these values; `None` if other queries run all of them. `fresh` copies a plan without the
-    /// state of a run.
+    /// state of a run, `bound` gives it the values of its parameters.
     ///
     /// # Errors
-    /// Those of `fresh`.
+    /// Those of `fresh` and `bound`.
     pub(crate) fn instance(
         self: &Arc<Self>,
         values: &[ScalarValue],
-        fresh: impl Fn(Arc<dyn ExecutionPlan>, IsChanged) -> Result<Arc<dyn ExecutionPlan>>,
+        fresh: impl Fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
+        bound: impl Fn(&Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         match &self.instances {
-            Instances::Copies(plan) => fresh(Arc::clone(plan), IsChanged(false)).map(Some),
+            Instances::Copies(plan) => fresh(Arc::clone(plan)).map(Some),
             Instances::Idle(idle) => {
                 let idle = sync::locked(idle).idle.pop();
-                idle.map(|Instance { plan, parameters }| {
-                    let is_changed = IsChanged(parameters.set(values));
-                    Ok(self.lend(Instance { plan: fresh(plan, is_changed)?, parameters }))
+                idle.map(|Instance { mut plan, parameterized }| {
+                    if let Some((of_all, parameters)) = &parameterized
+                        && parameters.set(values)
+                    {
+                        plan = bound(of_all)?;
+                    }
+                    Ok(self.lend(Instance { plan: fresh(plan)?, parameterized }))
                 })
                 .transpose()
             }

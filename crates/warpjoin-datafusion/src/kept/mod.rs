@@ -22,7 +22,7 @@ use warpjoin_device::sync::{self, Mutex};
 use entries::Entries;
 pub(crate) use environment::EnvironmentId;
 use environment::Environments;
-pub(crate) use lease::{Bound, Instance, IsChanged, KeptPlan, LeasedExec};
+pub(crate) use lease::{Bound, Instance, KeptPlan, LeasedExec};
 pub(crate) use text::{Functions, Names};
 
 /// Names a registered table: another table of the same name has another one.

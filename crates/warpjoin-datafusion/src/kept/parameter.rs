@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -133,8 +133,8 @@ pub(crate) fn is_parameter(expr: &Arc<dyn PhysicalExpr>) -> bool {
     parameter(expr).is_some()
 }
 
-/// The expression with the values that its parameters have now.
-pub(crate) fn with_values(expr: &Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
+/// The expression with the values that its parameters have now; `None` if it has no parameters.
+pub(crate) fn with_values(expr: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
     let replaced = Arc::clone(expr).transform_down(|part| {
         let value = parameter(&part).and_then(|parameter| parameter.parameters.get(parameter.at));
         Ok(match value {
@@ -142,5 +142,5 @@ pub(crate) fn with_values(expr: &Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr>
             None => Transformed::no(part),
         })
     });
-    replaced.data().unwrap_or_else(|_| Arc::clone(expr))
+    replaced.ok().filter(|replaced| replaced.transformed).map(|replaced| replaced.data)
 }

@@ -23,7 +23,7 @@ use warpjoin::exec::SharedRows;
 
 use crate::config::WarpjoinOptions;
 use crate::exec::WarpjoinExec;
-use crate::kept::{Bound, Instance, IsChanged, KeptPlan, LeasedExec, LogicalKey, Stage, TableId};
+use crate::kept::{Bound, Instance, KeptPlan, LeasedExec, LogicalKey, Stage, TableId};
 use crate::rules::strict::RefusedExec;
 use crate::runtime::{Devices, WarpjoinRuntime};
 
@@ -119,22 +119,30 @@ fn instance(
     runtime: &WarpjoinRuntime,
     options: &WarpjoinOptions,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let plan = kept.plan.instance(&kept.values, fresh)?;
+    let plan = kept.plan.instance(&kept.values, fresh, bound)?;
     Ok(plan.filter(|plan| runs_on_open_devices(plan, runtime, options)))
 }
 
 /// A copy of a plan without the state of a run. Its parts share rows only with each other.
-fn fresh(plan: Arc<dyn ExecutionPlan>, IsChanged(is_changed): IsChanged) -> Result<Arc<dyn ExecutionPlan>> {
+fn fresh(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let shared_rows = SharedRows::default();
     plan.transform_up(|node| {
         let node = node.reset_state()?;
         Ok(Transformed::yes(match node.downcast_ref::<WarpjoinExec>() {
-            Some(part) if is_changed => Arc::new(part.with_shared_rows(&shared_rows).to_optimize()),
             Some(part) => Arc::new(part.with_shared_rows(&shared_rows)),
             None => node,
         }))
     })
     .data()
+}
+
+/// The plan whose device parts have the values that parameters have now. CPU nodes read them when they run.
+fn bound(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let bound = Arc::clone(plan).transform_up(|node| match node.downcast_ref::<WarpjoinExec>() {
+        Some(part) => Ok(Transformed::yes(Arc::new(part.bound()) as Arc<dyn ExecutionPlan>)),
+        None => Ok(Transformed::no(node)),
+    });
+    bound.data()
 }
 
 fn runs_on_open_devices(plan: &Arc<dyn ExecutionPlan>, runtime: &WarpjoinRuntime, options: &WarpjoinOptions) -> bool {

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, Like, L
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_plan::ExecutionPlan;
 
-use super::{KeepingPlanner, check};
+use super::{KeepingPlanner, bound, check};
 use crate::kept::Instance;
 use crate::kept::parameter::Parameters;
 
@@ -190,7 +190,8 @@ pub(super) async fn instance(
     let planner = KeepingPlanner::inner_of(session.query_planner());
     let plan = planner.create_physical_plan(&optimized, session).await?;
     parameters.set(&query.values);
-    Ok(check::is_same(&plan, expected).then_some(Instance { plan, parameters }))
+    let bound = bound(&plan)?;
+    Ok(check::is_same(&bound, expected).then(|| Instance::of_parameters(plan, parameters, bound)))
 }
 
 /// Puts the parameters in the place of their placeholders.

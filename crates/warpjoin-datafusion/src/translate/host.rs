@@ -74,7 +74,13 @@ impl HostFunction for HostExpr {
     fn test(&self) -> Option<StringTest> {
         // Casting bytes that are not UTF-8 to text is an error, which devices do not detect.
         let is_of_text = matches!(&self.input.fields()[..], [only] if is_text(only.data_type()));
-        if is_of_text && self.data_type == DataType::Boolean { test_of(&with_values(&self.expr)) } else { None }
+        if is_of_text && self.data_type == DataType::Boolean { test_of(&self.expr) } else { None }
+    }
+
+    fn bound(&self) -> Option<Arc<dyn HostFunction>> {
+        let expr = with_values(&self.expr)?;
+        let (input, data_type) = (Arc::clone(&self.input), self.data_type.clone());
+        Some(Arc::new(Self { is_fixed: is_fixed(&expr), expr, input, data_type }))
     }
 
     fn data_type(&self) -> DataType {
@@ -222,7 +228,7 @@ fn escaped(text: &str) -> String {
 
 impl fmt::Display for HostExpr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", with_values(&self.expr))
+        write!(f, "{}", self.expr)
     }
 }
 

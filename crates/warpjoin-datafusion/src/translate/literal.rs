@@ -9,10 +9,11 @@ use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Literal;
 use warpjoin::Reason;
 use warpjoin::expr::{DeferredScalar, Scalar};
 
-use crate::kept::parameter::{is_parameter, with_values};
+use crate::kept::parameter::with_values;
 
 /// The value of a deterministic expression without columns.
 pub(super) fn evaluate(expr: &Arc<dyn PhysicalExpr>) -> Result<ScalarValue, Reason> {
@@ -49,15 +50,21 @@ impl DeferredScalar for Deferred {
         let value = if value.data_type() == self.data_type { value } else { value.cast_to(&self.data_type)? };
         scalar(&value).map_err(failed)
     }
+
+    fn bound(&self) -> Option<Scalar> {
+        // Of results of subqueries, nothing is known before the query runs.
+        let value = with_values(&self.expr).and_then(|expr| literal_of(&expr));
+        value.filter(|value| value.data_type() == self.data_type).and_then(|value| scalar(&value).ok())
+    }
+}
+
+fn literal_of(expr: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
+    expr.downcast_ref::<Literal>().map(|literal| literal.value().clone())
 }
 
 impl fmt::Display for Deferred {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.value() {
-            // A parameter looks like the literal that it stands for.
-            Ok(value) if is_parameter(&self.expr) => write!(f, "{value}"),
-            _ => write!(f, "{}", with_values(&self.expr)),
-        }
+        write!(f, "{}", self.expr)
     }
 }
 
