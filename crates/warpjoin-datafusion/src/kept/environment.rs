@@ -5,6 +5,8 @@ use std::sync::Arc;
 use datafusion::common::config::ConfigOptions;
 use datafusion::execution::SessionState;
 use datafusion::execution::context::QueryPlanner;
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::planner::{ExprPlanner, RelationPlanner};
 use datafusion::optimizer::{AnalyzerRule, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 
@@ -37,6 +39,9 @@ struct Environment {
 /// Compared by address: rules may have settings of their own.
 #[derive(Debug)]
 struct Rules {
+    exprs: Vec<Arc<dyn ExprPlanner>>,
+    relations: Vec<Arc<dyn RelationPlanner>>,
+    functions: Vec<Arc<dyn FunctionRewrite + Send + Sync>>,
     analyzer: Vec<Arc<dyn AnalyzerRule + Send + Sync>>,
     logical: Vec<Arc<dyn OptimizerRule + Send + Sync>>,
     physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
@@ -46,6 +51,9 @@ struct Rules {
 impl Rules {
     fn of(session: &SessionState) -> Self {
         Self {
+            exprs: session.expr_planners().to_vec(),
+            relations: session.relation_planners().to_vec(),
+            functions: session.analyzer().function_rewrites().to_vec(),
             analyzer: session.analyzer().rules.clone(),
             logical: session.optimizers().to_vec(),
             physical: session.physical_optimizers().to_vec(),
@@ -54,7 +62,10 @@ impl Rules {
     }
 
     fn are_of(&self, session: &SessionState) -> bool {
-        are_same(&self.analyzer, &session.analyzer().rules)
+        are_same(&self.exprs, session.expr_planners())
+            && are_same(&self.relations, session.relation_planners())
+            && are_same(&self.functions, session.analyzer().function_rewrites())
+            && are_same(&self.analyzer, &session.analyzer().rules)
             && are_same(&self.logical, session.optimizers())
             && are_same(&self.physical, session.physical_optimizers())
             && is_same(&self.planner, session.query_planner())

@@ -117,7 +117,7 @@ impl KeptPlan {
                     {
                         plan = bound(of_all)?;
                     }
-                    Ok(self.lend(Instance { plan: fresh(plan)?, parameterized }))
+                    self.lend(Instance { plan, parameterized }, fresh)
                 })
                 .transpose()
             }
@@ -138,25 +138,38 @@ impl KeptPlan {
         }
     }
 
-    /// Adds an instance that a query runs, and gives it to that query.
-    pub(crate) fn add_lent(self: &Arc<Self>, instance: Instance) -> Arc<dyn ExecutionPlan> {
+    /// Adds an instance, and gives it to a query.
+    ///
+    /// # Errors
+    /// Those of `fresh`.
+    pub(crate) fn add_lent(
+        self: &Arc<Self>,
+        instance: Instance,
+        fresh: impl Fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         if let Instances::Idle(pool) = &self.instances {
             let mut pool = sync::locked(pool);
             if pool.made == INSTANCES_MAX {
-                return instance.plan;
+                return Ok(instance.plan);
             }
             pool.made += 1;
         }
-        self.lend(instance)
+        self.lend(instance, fresh)
     }
 
-    /// An instance that comes back when the query that runs it has ended.
-    fn lend(self: &Arc<Self>, instance: Instance) -> Arc<dyn ExecutionPlan> {
+    /// An instance that comes back when the query that runs it has ended. The query runs a fresh copy: what it leaves in that
+    /// goes with it.
+    fn lend(
+        self: &Arc<Self>,
+        instance: Instance,
+        fresh: impl Fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         match &self.instances {
-            Instances::Copies(_) => instance.plan,
+            Instances::Copies(_) => Ok(instance.plan),
             Instances::Idle(_) => {
-                let plan = Arc::clone(&instance.plan);
-                Arc::new(LeasedExec::new(plan, Lease(Arc::new(Lent { home: Arc::clone(self), instance }))))
+                let lent = Lent { home: Arc::clone(self), instance };
+                let plan = fresh(Arc::clone(&lent.instance.plan))?;
+                Ok(Arc::new(LeasedExec::new(plan, Lease(Arc::new(lent)))))
             }
         }
     }

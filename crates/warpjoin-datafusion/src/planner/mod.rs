@@ -69,12 +69,12 @@ impl KeepingPlanner {
         let plan = self.inner.create_physical_plan(logical, session).await?;
         if let Some(known) = known {
             // Other queries run all instances of the known plan: this one is another.
-            return Ok(Planned { plan: known.plan.add_lent(Instance::of(plan)), kept: None });
+            return Ok(Planned { plan: known.plan.add_lent(Instance::of(plan), fresh)?, kept: None });
         }
         let Some(home) = keepable(&plan, &key.tables, &self.runtime, &options) else {
             return Ok(Planned { plan, kept: None });
         };
-        let plan = home.add_lent(Instance::of(plan));
+        let plan = home.add_lent(Instance::of(plan), fresh)?;
         kept.keep(key, eligible::without_tables(logical)?, Bound::of(home), options.kept_plans);
         Ok(Planned { plan, kept: None })
     }
