@@ -12,8 +12,9 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::SessionContext;
 
+use super::parameters::Parameterized;
 use super::{KeepingPlanner, Planned, check, eligible, instance, keepable, keeps_plans, options_of, parameters};
-use crate::kept::{Bound, Functions, KeptPlan, LeasedExec, LogicalKey, Names, Stage, TableId};
+use crate::kept::{Bound, Functions, KeptPlan, KeptPlans, LeasedExec, LogicalKey, Names, Stage, TableId};
 use crate::runtime::WarpjoinRuntime;
 
 /// Adds queries by text to a session.
@@ -222,21 +223,34 @@ async fn plan_given(given: &LogicalPlan, state: &SessionState) -> Result<Planned
         None => matches!(kept.sights(&parameter_key), sights if sights > 1 && sights.is_power_of_two()),
     };
     if is_wanted && home_of(&planned.plan, &[], &runtime, state).is_some() {
-        match parameters::instance(query, &planned.plan, state).await {
-            Ok(Some(instance)) => {
-                let is_new = home.is_none();
-                let home = home.unwrap_or_else(|| KeptPlan::of_instances(parameter_key.tables.clone()));
-                home.add(instance);
-                if is_new {
-                    let without_tables = eligible::without_tables(&query.plan)?;
-                    kept.keep(parameter_key, without_tables, Bound::of(home), options.kept_plans);
-                }
-            }
-            Ok(None) => log::debug!("the plan depends on its literals: {}", query.plan.display_indent()),
-            Err(error) => log::debug!("no plan for all literals: {error}"),
-        }
+        // The query has its plan, whatever becomes of the one for later queries.
+        let ended = keep_parameterized(query, parameter_key, home, &planned.plan, state, kept).await;
+        ended.unwrap_or_else(|error| log::debug!("no plan for all literals: {error}"));
     }
     Ok(planned)
+}
+
+/// Makes another instance of a parameterized plan, or the first one, if it is what was `planned` with literals.
+async fn keep_parameterized(
+    query: &Parameterized,
+    key: LogicalKey<&LogicalPlan>,
+    home: Option<Arc<KeptPlan>>,
+    planned: &Arc<dyn ExecutionPlan>,
+    state: &SessionState,
+    kept: &KeptPlans,
+) -> Result<()> {
+    let Some(instance) = parameters::instance(query, planned, state).await? else {
+        log::debug!("the plan depends on its literals: {}", query.plan.display_indent());
+        return Ok(());
+    };
+    if let Some(home) = home {
+        home.add(instance);
+        return Ok(());
+    }
+    let home = KeptPlan::of_instances(key.tables.clone());
+    home.add(instance);
+    kept.keep(key, eligible::without_tables(&query.plan)?, Bound::of(home), options_of(state).kept_plans);
+    Ok(())
 }
 
 /// Plans a query, and keeps its plan.
