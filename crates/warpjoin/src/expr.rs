@@ -230,6 +230,12 @@ pub trait DeferredScalar: fmt::Debug + fmt::Display + Send + Sync {
     fn bound(&self) -> Option<Scalar> {
         None
     }
+
+    /// What a parameter has in common with all that always have its value, and with nothing else; `None` for what the query itself
+    /// finds out.
+    fn parameter(&self) -> Option<[usize; 2]> {
+        None
+    }
 }
 
 /// Most combinations of values for which a function of more than one string is evaluated.

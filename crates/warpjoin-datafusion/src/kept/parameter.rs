@@ -41,13 +41,14 @@ impl Parameters {
         sync::locked(&self.values).get(at).cloned()
     }
 
-    /// Parameter `at` as an expression with the name `name`.
-    pub(crate) fn expr(self: &Arc<Self>, at: usize, name: &str) -> Result<Expr> {
+    /// Parameter `at` as an expression with the name `name`. It always has the value of parameter `equal`, perhaps itself.
+    pub(crate) fn expr(self: &Arc<Self>, at: usize, equal: usize, name: &str) -> Result<Expr> {
         let data_type = self.types.get(at).cloned();
         let data_type = data_type.ok_or_else(|| DataFusionError::Internal(format!("there is no parameter {at}")))?;
         let function = Parameter {
             parameters: Arc::clone(self),
             at,
+            equal,
             name: name.to_string(),
             data_type,
             signature: Signature::nullary(Volatility::Stable),
@@ -60,14 +61,22 @@ impl Parameters {
 struct Parameter {
     parameters: Arc<Parameters>,
     at: usize,
+    /// The first parameter that always has the same value.
+    equal: usize,
     name: String,
     data_type: DataType,
     signature: Signature,
 }
 
+impl Parameter {
+    fn identity(&self) -> [usize; 2] {
+        [Arc::as_ptr(&self.parameters).addr(), self.equal]
+    }
+}
+
 impl PartialEq for Parameter {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.parameters, &other.parameters) && self.at == other.at
+        self.identity() == other.identity() && self.data_type == other.data_type
     }
 }
 
@@ -75,7 +84,7 @@ impl Eq for Parameter {}
 
 impl Hash for Parameter {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (Arc::as_ptr(&self.parameters).addr(), self.at).hash(state);
+        self.identity().hash(state);
     }
 }
 
@@ -126,6 +135,11 @@ impl ScalarUDFImpl for Parameter {
 /// The parameter that an expression is.
 fn parameter(expr: &Arc<dyn PhysicalExpr>) -> Option<&Parameter> {
     expr.downcast_ref::<ScalarFunctionExpr>()?.fun().inner().downcast_ref::<Parameter>()
+}
+
+/// What an expression that is a parameter has in common with all that always have its value.
+pub(crate) fn identity(expr: &Arc<dyn PhysicalExpr>) -> Option<[usize; 2]> {
+    parameter(expr).map(Parameter::identity)
 }
 
 /// Whether an expression is a parameter.

@@ -161,8 +161,9 @@ fn placeholder(at: usize, equal: usize, data_type: DataType) -> Expr {
 
 const PREFIX: &str = "$warpjoin ";
 
-fn place_of(id: &str) -> Option<usize> {
-    id.strip_prefix(PREFIX)?.split(' ').next()?.parse().ok()
+fn places_of(id: &str) -> Option<(usize, usize)> {
+    let (at, equal) = id.strip_prefix(PREFIX)?.split_once(' ')?;
+    Some((at.parse().ok()?, equal.parse().ok()?))
 }
 
 /// Whether an expression has a value of its own.
@@ -198,8 +199,9 @@ pub(super) async fn instance(
 fn with_functions(plan: LogicalPlan, parameters: &Arc<Parameters>) -> Result<LogicalPlan> {
     let of = |expr: Expr| match &expr {
         Expr::Placeholder(Placeholder { id, .. }) => {
-            let at = place_of(id).ok_or_else(|| DataFusionError::Internal(format!("unknown placeholder {id}")))?;
-            parameters.expr(at, id).map(Transformed::yes)
+            let (at, equal) =
+                places_of(id).ok_or_else(|| DataFusionError::Internal(format!("unknown placeholder {id}")))?;
+            parameters.expr(at, equal, id).map(Transformed::yes)
         }
         _ => Ok(Transformed::no(expr)),
     };

@@ -20,7 +20,7 @@ use warpjoin::expr::{CompareOp, HostFunction, StringTest};
 
 use super::expr::compare_op;
 use super::functions::is_datafusions;
-use crate::kept::parameter::with_values;
+use crate::kept::parameter::{is_parameter, with_values};
 
 /// A DataFusion expression. Its column `i` is operand `i`.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct HostExpr {
     expr: Arc<dyn PhysicalExpr>,
     input: SchemaRef,
     data_type: DataType,
-    /// Whether it is the same in every query, unlike a parameter and the result of a subquery.
+    /// Whether it is the same in every query, unlike the result of a subquery.
     is_fixed: bool,
 }
 
@@ -102,7 +102,9 @@ fn is_fixed(expr: &Arc<dyn PhysicalExpr>) -> bool {
         || expr.is::<LikeExpr>()
         || expr.is::<NegativeExpr>()
         || expr.is::<NotExpr>()
-        || expr.downcast_ref::<ScalarFunctionExpr>().is_some_and(is_immutable);
+        || expr.downcast_ref::<ScalarFunctionExpr>().is_some_and(is_immutable)
+        // Its value is bound before a query runs.
+        || is_parameter(expr);
     is_known && expr.children().into_iter().all(is_fixed)
 }
 

@@ -13,7 +13,7 @@ use datafusion::physical_expr::expressions::Literal;
 use warpjoin::Reason;
 use warpjoin::expr::{DeferredScalar, Scalar};
 
-use crate::kept::parameter::with_values;
+use crate::kept::parameter::{identity, with_values};
 
 /// The value of a deterministic expression without columns.
 pub(super) fn evaluate(expr: &Arc<dyn PhysicalExpr>) -> Result<ScalarValue, Reason> {
@@ -55,6 +55,10 @@ impl DeferredScalar for Deferred {
         // Of results of subqueries, nothing is known before the query runs.
         let value = with_values(&self.expr).and_then(|expr| literal_of(&expr));
         value.filter(|value| value.data_type() == self.data_type).and_then(|value| scalar(&value).ok())
+    }
+
+    fn parameter(&self) -> Option<[usize; 2]> {
+        identity(&self.expr)
     }
 }
 

@@ -102,7 +102,9 @@ impl Identity {
     fn add_deferred(&mut self, deferred: &Arc<dyn DeferredScalar>) {
         match self.scope {
             Scope::Query => {
-                address(deferred).identify(self);
+                let parameter = deferred.parameter();
+                parameter.is_some().identify(self);
+                parameter.unwrap_or([address(deferred), 0]).iter().for_each(|part| part.identify(self));
                 self.deferred.push(Arc::clone(deferred));
             }
             Scope::Session => match deferred.value() {
