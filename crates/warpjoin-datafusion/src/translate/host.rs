@@ -151,6 +151,7 @@ fn test_of_binary(binary: &BinaryExpr) -> Option<StringTest> {
         op => op,
     };
     if let (Operator::Eq | Operator::NotEq, Some(constant)) = (op, constant(right))
+        && !is_string_itself(left)
         && let Some(equal) = equality(left, &constant)
     {
         return Some(if *op == Operator::Eq { equal } else { negation(equal) });
