@@ -271,6 +271,8 @@ pub trait HostFunction: Any + fmt::Debug + fmt::Display + Send + Sync {
     fn data_type(&self) -> DataType;
 }
 
+type HostFunctionRef = Arc<dyn HostFunction>;
+
 impl Expr {
     /// Adds the conditions that this one is the conjunction of.
     pub(crate) fn add_conjuncts<'a>(&'a self, into: &mut Vec<&'a Expr>) {
@@ -333,7 +335,7 @@ impl Expr {
     fn rebuilt_with(
         &self,
         of_leaf: &dyn Fn(Leaf<'_>) -> ExprKind,
-        of_function: &dyn Fn(&Arc<dyn HostFunction>) -> Arc<dyn HostFunction>,
+        of_function: &dyn Fn(&HostFunctionRef) -> HostFunctionRef,
     ) -> Self {
         let part = |expr: &Expr| expr.rebuilt_with(of_leaf, of_function);
         let boxed = |expr: &Expr| Box::new(part(expr));
