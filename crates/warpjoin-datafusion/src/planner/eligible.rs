@@ -1,5 +1,6 @@
 //! Which plans are kept: those whose answer depends on the query, on resident tables and on nothing else.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -77,46 +78,58 @@ fn is_plain(node: &LogicalPlan) -> bool {
 
 /// Whether an expression has the same value in every query.
 fn is_fixed(expr: &Expr) -> bool {
-    let volatility = match expr {
-        Expr::ScalarVariable(..) | Expr::Placeholder(_) | Expr::HigherOrderFunction(_) => return false,
-        Expr::ScalarFunction(call) => call.func.signature().volatility,
-        Expr::AggregateFunction(call) => call.func.signature().volatility,
+    let is_open = matches!(expr, Expr::ScalarVariable(..) | Expr::Placeholder(_) | Expr::HigherOrderFunction(_));
+    !is_open && called(expr).is_none_or(|called| called.volatility == Volatility::Immutable)
+}
+
+/// A function that an expression calls.
+struct Called<'a> {
+    name: &'a str,
+    aliases: &'a [String],
+    volatility: Volatility,
+}
+
+fn called(expr: &Expr) -> Option<Called<'_>> {
+    Some(match expr {
+        Expr::ScalarFunction(call) => {
+            let function = &call.func;
+            Called { name: function.name(), aliases: function.aliases(), volatility: function.signature().volatility }
+        }
+        Expr::AggregateFunction(call) => {
+            let function = &call.func;
+            Called { name: function.name(), aliases: function.aliases(), volatility: function.signature().volatility }
+        }
         Expr::WindowFunction(call) => match &call.fun {
-            WindowFunctionDefinition::AggregateUDF(function) => function.signature().volatility,
-            WindowFunctionDefinition::WindowUDF(function) => function.signature().volatility,
+            WindowFunctionDefinition::AggregateUDF(function) => Called {
+                name: function.name(),
+                aliases: function.aliases(),
+                volatility: function.signature().volatility,
+            },
+            WindowFunctionDefinition::WindowUDF(function) => Called {
+                name: function.name(),
+                aliases: function.aliases(),
+                volatility: function.signature().volatility,
+            },
         },
-        _ => return true,
-    };
-    volatility == Volatility::Immutable
+        _ => return None,
+    })
 }
 
 /// The names of the functions of a plan, with their aliases.
 pub(super) fn function_names(plan: &LogicalPlan) -> Result<Vec<String>> {
-    let mut names: Vec<String> = vec![];
-    let mut add = |name: &str, aliases: &[String]| {
-        for name in std::iter::once(name).chain(aliases.iter().map(String::as_str)) {
-            if !names.iter().any(|known| known == name) {
-                names.push(name.to_string());
-            }
-        }
-    };
+    let mut names = BTreeSet::new();
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
             expr.apply(|part| {
-                match part {
-                    Expr::ScalarFunction(call) => add(call.func.name(), call.func.aliases()),
-                    Expr::AggregateFunction(call) => add(call.func.name(), call.func.aliases()),
-                    Expr::WindowFunction(call) => match &call.fun {
-                        WindowFunctionDefinition::AggregateUDF(function) => add(function.name(), function.aliases()),
-                        WindowFunctionDefinition::WindowUDF(function) => add(function.name(), function.aliases()),
-                    },
-                    _ => {}
+                if let Some(called) = called(part) {
+                    names.insert(called.name.to_string());
+                    names.extend(called.aliases.iter().cloned());
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
         })
     })?;
-    Ok(names)
+    Ok(names.into_iter().collect())
 }
 
 /// A table that only has a schema.

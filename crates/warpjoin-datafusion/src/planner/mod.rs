@@ -54,7 +54,7 @@ impl KeepingPlanner {
         logical: &LogicalPlan,
         tables: Vec<TableId>,
         session: &SessionState,
-    ) -> Result<Planned> {
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let (options, kept) = (options_of(session), self.runtime.kept_plans());
         let key = LogicalKey { environment: kept.environment(session), stage: Stage::Optimized, tables, plan: logical };
         let known = kept.find(&key);
@@ -64,27 +64,18 @@ impl KeepingPlanner {
             if options.check_plans {
                 check::check(&plan, &self.inner.create_physical_plan(logical, session).await?)?;
             }
-            return Ok(Planned { plan, kept: Some(known.clone()) });
+            return Ok(plan);
         }
         let plan = self.inner.create_physical_plan(logical, session).await?;
         if let Some(known) = known {
             // Other queries run all instances of the known plan: this one is another.
-            return Ok(Planned { plan: known.plan.add_lent(Instance::of(plan), fresh)?, kept: None });
+            return known.plan.add_lent(Instance::of(plan), fresh);
         }
-        let Some(home) = keepable(&plan, &key.tables, &self.runtime, &options) else {
-            return Ok(Planned { plan, kept: None });
-        };
+        let Some(home) = keepable(&plan, &key.tables, &self.runtime, &options) else { return Ok(plan) };
         let plan = home.add_lent(Instance::of(plan), fresh)?;
         kept.keep(key, eligible::without_tables(logical)?, Bound::of(home), options.kept_plans);
-        Ok(Planned { plan, kept: None })
+        Ok(plan)
     }
-}
-
-/// A plan to run.
-struct Planned {
-    plan: Arc<dyn ExecutionPlan>,
-    /// The plan of an earlier query that this is.
-    kept: Option<Bound>,
 }
 
 #[async_trait]
@@ -98,7 +89,7 @@ impl QueryPlanner for KeepingPlanner {
             && keeps_plans(state)
             && let Some(tables) = eligible::tables(logical)
         {
-            return self.kept_or_new(logical, tables, state).await.map(|planned| planned.plan);
+            return self.kept_or_new(logical, tables, state).await;
         }
         self.inner.create_physical_plan(logical, session).await
     }

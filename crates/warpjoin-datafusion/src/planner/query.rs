@@ -13,7 +13,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::SessionContext;
 
 use super::parameters::Parameterized;
-use super::{KeepingPlanner, Planned, check, eligible, instance, keepable, keeps_plans, options_of, parameters};
+use super::{KeepingPlanner, check, eligible, instance, keepable, keeps_plans, options_of, parameters};
 use crate::kept::{Bound, Functions, KeptPlan, KeptPlans, LeasedExec, LogicalKey, Names, Stage, TableId};
 use crate::runtime::WarpjoinRuntime;
 
@@ -112,20 +112,34 @@ impl WarpjoinSessionContext for SessionContext {
         let references = state.resolve_table_references(&statement)?;
         let before = providers(&state, references).await;
         let given = state.statement_to_plan(statement).await?;
-        let Some(tables) = runtime_if_kept(&state).and_then(|_| eligible::tables(&given)) else {
+        let (Some(runtime), Some(tables)) = (runtime_if_kept(&state), eligible::tables(&given)) else {
             return self.query_of_plan(given).await;
         };
-        let planned = plan_given(&given, &state).await?;
-        keep_text(text, &given, &tables, before, &state, &planned).await?;
-        Ok(Query { is_kept: planned.kept.is_some(), plan: planned.plan, context: state.task_ctx() })
+        let Planned { plan, bound, is_kept } = plan_given(&given, tables, &state, &runtime).await?;
+        if let Some(bound) = bound {
+            keep_text(text, &given, before, &state, &runtime, bound).await?;
+        }
+        Ok(Query { is_kept, plan, context: state.task_ctx() })
     }
 
     async fn query_of_plan(&self, plan: LogicalPlan) -> Result<Query> {
         // PREPARE, SET and the like run here; of EXECUTE the query is left.
         let (state, given) = self.execute_logical_plan(plan).await?.into_parts();
-        let Planned { plan, kept } = plan_given(&given, &state).await?;
-        Ok(Query { is_kept: kept.is_some(), plan, context: state.task_ctx() })
+        let Planned { plan, is_kept, .. } = match (runtime_if_kept(&state), eligible::tables(&given)) {
+            (Some(runtime), Some(tables)) => plan_given(&given, tables, &state, &runtime).await?,
+            _ => Planned { plan: state.create_physical_plan(&given).await?, bound: None, is_kept: false },
+        };
+        Ok(Query { is_kept, plan, context: state.task_ctx() })
     }
+}
+
+/// A plan to run.
+struct Planned {
+    plan: Arc<dyn ExecutionPlan>,
+    /// What is kept of it for later queries.
+    bound: Option<Bound>,
+    /// Whether it is the plan of an earlier query.
+    is_kept: bool,
 }
 
 /// Where plans of a session are kept, if they are.
@@ -189,40 +203,42 @@ async fn providers(
 }
 
 /// Plans a logical plan that was not optimized, or finds the plan of an earlier one, or of one that differs in literals only.
-async fn plan_given(given: &LogicalPlan, state: &SessionState) -> Result<Planned> {
-    let (Some(runtime), Some(tables)) = (runtime_if_kept(state), eligible::tables(given)) else {
-        return Ok(Planned { plan: state.create_physical_plan(given).await?, kept: None });
-    };
+async fn plan_given(
+    given: &LogicalPlan,
+    tables: Vec<TableId>,
+    state: &SessionState,
+    runtime: &WarpjoinRuntime,
+) -> Result<Planned> {
     let (options, kept) = (options_of(state), runtime.kept_plans());
     let environment = kept.environment(state);
     let key = LogicalKey { environment, stage: Stage::Given, tables: tables.clone(), plan: given };
     if let Some(known) = kept.find(&key)
-        && let Some(plan) = instance(&known, &runtime, &options)?
+        && let Some(plan) = instance(&known, runtime, &options)?
     {
         if options.check_plans {
             check::check(&plan, &new_plan(given, state).await?)?;
         }
-        return Ok(Planned { plan, kept: Some(known) });
+        return Ok(Planned { plan, bound: Some(known), is_kept: true });
     }
     let parameterized = parameters::parameterize(given, state)?;
     let Some(query) = &parameterized else {
-        return new_given(key, state, &runtime).await;
+        return new_given(key, state, runtime).await;
     };
     let parameter_key = LogicalKey { environment, stage: Stage::Parameterized, tables, plan: &query.plan };
     let home = kept.find(&parameter_key).map(|known| known.plan);
     if let Some(home) = &home {
         let known = Bound { plan: Arc::clone(home), values: query.values.clone().into() };
-        if let Some(plan) = instance(&known, &runtime, &options)? {
-            return Ok(Planned { plan, kept: Some(known) });
+        if let Some(plan) = instance(&known, runtime, &options)? {
+            return Ok(Planned { plan, bound: Some(known), is_kept: true });
         }
     }
-    let planned = new_given(key, state, &runtime).await?;
+    let planned = new_given(key, state, runtime).await?;
     let is_wanted = match &home {
         Some(home) => home.has_room(),
         // The first query of its kind may be the only one. Where a plan can't be kept, it is tried again ever more rarely.
         None => matches!(kept.sights(&parameter_key), sights if sights > 1 && sights.is_power_of_two()),
     };
-    if is_wanted && home_of(&planned.plan, &[], &runtime, state).is_some() {
+    if is_wanted && planned.bound.is_some() {
         // The query has its plan, whatever becomes of the one for later queries.
         let ended = keep_parameterized(query, parameter_key, home, &planned.plan, state, kept).await;
         ended.unwrap_or_else(|error| log::debug!("no plan for all literals: {error}"));
@@ -254,17 +270,20 @@ async fn keep_parameterized(
 }
 
 /// Plans a query, and keeps its plan.
-async fn new_given(
-    key: LogicalKey<&LogicalPlan>,
-    state: &SessionState,
-    runtime: &Arc<WarpjoinRuntime>,
-) -> Result<Planned> {
+async fn new_given(key: LogicalKey<&LogicalPlan>, state: &SessionState, runtime: &WarpjoinRuntime) -> Result<Planned> {
     let plan = state.create_physical_plan(key.plan).await?;
-    if let Some(home) = home_of(&plan, &key.tables, runtime, state) {
+    let options = options_of(state);
+    // Our planner lends instances of what it keeps.
+    let home = match plan.downcast_ref::<LeasedExec>() {
+        Some(leased) => Some(Arc::clone(leased.role().home())),
+        None => keepable(&plan, &key.tables, runtime, &options),
+    };
+    let bound = home.map(Bound::of);
+    if let Some(bound) = &bound {
         let without_tables = eligible::without_tables(key.plan)?;
-        runtime.kept_plans().keep(key, without_tables, Bound::of(home), options_of(state).kept_plans);
+        runtime.kept_plans().keep(key, without_tables, bound.clone(), options.kept_plans);
     }
-    Ok(Planned { plan, kept: None })
+    Ok(Planned { plan, bound, is_kept: false })
 }
 
 /// Plans without kept plans.
@@ -273,35 +292,22 @@ async fn new_plan(given: &LogicalPlan, state: &SessionState) -> Result<Arc<dyn E
     planner.create_physical_plan(&state.optimize(given)?, state).await
 }
 
-/// How to keep a plan that a planner has made, perhaps ours, which lends instances.
-fn home_of(
-    plan: &Arc<dyn ExecutionPlan>,
-    tables: &[TableId],
-    runtime: &WarpjoinRuntime,
-    state: &SessionState,
-) -> Option<Arc<KeptPlan>> {
-    match plan.downcast_ref::<LeasedExec>() {
-        Some(leased) => Some(Arc::clone(leased.role().home())),
-        None => keepable(plan, tables, runtime, &options_of(state)),
-    }
-}
-
 /// Keeps the plan of a text, if its tables are those of before it was planned.
 async fn keep_text(
     text: &str,
     given: &LogicalPlan,
-    tables: &[TableId],
     before: Vec<(TableReference, Arc<dyn TableProvider>)>,
     state: &SessionState,
-    planned: &Planned,
+    runtime: &WarpjoinRuntime,
+    bound: Bound,
 ) -> Result<()> {
-    let Some(runtime) = runtime_if_kept(state) else { return Ok(()) };
     let references = before.iter().map(|(reference, _)| reference.clone()).collect();
     let after = providers(state, references).await;
     let are_same = before.len() == after.len()
         && before.iter().zip(&after).all(|((_, before), (_, after))| is_same(before, Some(after)));
-    let new = || home_of(&planned.plan, tables, &runtime, state).map(Bound::of);
-    let Some(bound) = planned.kept.clone().or_else(new).filter(|_| are_same) else { return Ok(()) };
+    if !are_same {
+        return Ok(());
+    }
     let names = Names {
         tables: before.into_iter().map(|(reference, provider)| (reference, Arc::downgrade(&provider))).collect(),
         functions: eligible::function_names(given)?.iter().map(|name| Functions::named(name, state)).collect(),
