@@ -232,6 +232,8 @@ impl Query<'_> {
         lanes.par_iter().enumerate().try_for_each(|(number, copies)| {
             (number..pieces.len()).step_by(lanes.len()).try_for_each(|piece| write(copies, pieces[piece].clone()))
         })?;
+        // Their ends wait for the device. A panic there, with the shard returned already, would keep its buffers.
+        drop(lanes);
         let shard = StringShard {
             strings,
             bytes,
