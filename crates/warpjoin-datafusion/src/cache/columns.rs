@@ -22,6 +22,12 @@ const RESERVED_DIVISOR: u64 = 4;
 /// once or twice.
 const STAYS: Duration = Duration::from_secs(10);
 
+/// Whoever holds tables of cached columns while no query uses them.
+pub(crate) trait TableHolder: Send + Sync {
+    /// Drops what has one of these tables.
+    fn let_go(&self, tables: &[Weak<Table>]);
+}
+
 /// Cached columns, by files.
 #[derive(Default)]
 pub(crate) struct ColumnCache {
@@ -33,12 +39,13 @@ pub(crate) struct ColumnCache {
     host_budget_bytes: AtomicU64,
     /// When columns made room for an allocation.
     made_room: Mutex<Option<Instant>>,
+    holder: Option<Weak<dyn TableHolder>>,
 }
 
 impl ColumnCache {
-    /// A cache on the devices of a session, which ask it for memory before an allocation fails.
-    pub(crate) fn on(session: &Session) -> Arc<Self> {
-        let cache = Arc::new(Self::default());
+    /// A cache on the devices of a session, which ask it for memory before an allocation fails. `holder` may hold its tables.
+    pub(crate) fn on(session: &Session, holder: Weak<dyn TableHolder>) -> Arc<Self> {
+        let cache = Arc::new(Self { holder: Some(holder), ..Self::default() });
         for device in session.devices() {
             let weak: Weak<Self> = Arc::downgrade(&cache);
             device.memory().add_cache(weak);
@@ -55,6 +62,17 @@ impl ColumnCache {
             return None;
         }
         entry.table(&scan.columns, schema, &[], self.now())
+    }
+
+    /// The same for a plan that is made now, which leaves columns that shall come back to the devices to the run.
+    pub(crate) fn resident(
+        &self,
+        scan: &ParquetScan,
+        schema: &SchemaRef,
+        limits: CacheLimits,
+        session: &Session,
+    ) -> Option<Arc<Table>> {
+        if self.has_room_for(scan, limits, session) { None } else { self.table(scan, schema) }
     }
 
     /// Whether to read the missing columns of a scan: they are expected to fit the limits, and did not fail to fit before.
@@ -95,8 +113,10 @@ impl ColumnCache {
         }
         let entry = Arc::new(Entry::of(key));
         // Files that have changed are not asked for again.
-        entries.retain(|known| !known.key.is_replaced_by(key));
+        let gone: Vec<_> = entries.extract_if(.., |known| known.key.is_replaced_by(key)).collect();
         entries.push(Arc::clone(&entry));
+        drop(entries);
+        gone.iter().for_each(|gone| self.let_go(&gone.tables_with(None)));
         entry
     }
 
@@ -179,7 +199,7 @@ impl ColumnCache {
                 _ => None,
             };
             let moved = moved.or_else(|| {
-                let (taken, _tables) = entry.take(column)?;
+                let (taken, _tables) = self.take(entry, column)?;
                 Some(MovedBytes { freed: bytes_in(&taken.table, place), in_use: 0 })
             });
             if let Some(moved) = moved {
@@ -187,6 +207,21 @@ impl ColumnCache {
             }
         }
         left.freed > 0
+    }
+
+    /// Takes a column out of an entry, unless a query uses it.
+    fn take(&self, entry: &Entry, column: usize) -> Option<(ReadColumn, Vec<Arc<Table>>)> {
+        entry.take(column).or_else(|| {
+            self.let_go(&entry.tables_with(Some(column)));
+            entry.take(column)
+        })
+    }
+
+    /// Has whoever holds these tables between queries drop them.
+    fn let_go(&self, tables: &[Weak<Table>]) {
+        if let Some(holder) = self.holder.as_ref().and_then(Weak::upgrade) {
+            holder.let_go(tables);
+        }
     }
 
     /// Moves a column to the host's memory; `None` if that has no room.
@@ -231,6 +266,7 @@ impl ColumnCache {
     /// Forgets files; queries that use their columns keep them.
     pub(crate) fn remove(&self, entry: &Arc<Entry>) {
         self.locked().retain(|known| !Arc::ptr_eq(known, entry));
+        self.let_go(&entry.tables_with(None));
     }
 
     fn find(&self, key: &ScanKey) -> Option<Arc<Entry>> {

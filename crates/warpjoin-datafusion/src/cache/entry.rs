@@ -2,7 +2,7 @@
 //!
 //! Must not know which columns leave, and why.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -13,7 +13,7 @@ use warpjoin_device::sync::{self, Mutex, MutexGuard};
 use super::source::ScanKey;
 
 /// Tables that are kept of the columns of one entry, so that queries which read the same columns get the same table.
-const TABLES_MAX: usize = 64;
+const TABLES_MAX: usize = 1024;
 
 /// Time until columns that did not fit are read again: other tables may have left the devices.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
@@ -196,6 +196,13 @@ impl Entry {
     pub(super) fn uses(&self, place: MemoryPlace) -> Vec<(u64, usize)> {
         let is_there = |it: &&CachedColumn| bytes_in(&it.read.table, place) > 0;
         self.locked().cached.iter().filter(is_there).map(|it| (it.last_use, it.read.column)).collect()
+    }
+
+    /// The tables that have a column, or all.
+    pub(super) fn tables_with(&self, column: Option<usize>) -> Vec<Weak<Table>> {
+        let locked = self.locked();
+        let has_it = |of: &[usize]| column.is_none_or(|column| of.contains(&column));
+        locked.tables.iter().filter(|(of, _)| has_it(of)).map(|(_, table)| Arc::downgrade(table)).collect()
     }
 
     /// Takes a column out, with the tables that have it, unless a query or a plan uses one of them.

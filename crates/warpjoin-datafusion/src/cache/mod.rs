@@ -18,7 +18,7 @@ mod source;
 mod stored;
 
 pub(crate) use arriving::StopOnDrop;
-pub(crate) use columns::ColumnCache;
+pub(crate) use columns::{ColumnCache, TableHolder};
 pub(crate) use entry::{CachedColumnInfo, DecodedOn, ReadColumn};
 pub(crate) use scan::{CachedScan, CachedScanExec};
 pub(crate) use source::ParquetScan;

@@ -1,15 +1,15 @@
 //! The column cache under schedules that shuttle chooses.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
 use warpjoin::{Session, Table, TableBuilder};
-use warpjoin_device::sync::{self, thread};
+use warpjoin_device::sync::{self, Mutex, thread};
 use warpjoin_device::{MemoryCache, MemoryPlace, SimOptions, open_simulated};
 
-use super::columns::ColumnCache;
+use super::columns::{ColumnCache, TableHolder};
 use super::entry::{DecodedOn, ReadColumn};
 use super::source::ScanKey;
 use crate::config::CacheLimits;
@@ -20,6 +20,18 @@ static FOUND: AtomicUsize = AtomicUsize::new(0);
 
 fn used_bytes(session: &Session) -> u64 {
     session.devices().iter().map(|device| device.memory().used_bytes()).sum()
+}
+
+/// Holds tables that no query uses.
+#[derive(Default)]
+struct Holder(Mutex<Vec<Arc<Table>>>);
+
+impl TableHolder for Holder {
+    fn let_go(&self, tables: &[Weak<Table>]) {
+        let has_it = |held: &Arc<Table>| tables.iter().any(|table| table.as_ptr() == Arc::as_ptr(held));
+        let gone: Vec<_> = sync::locked(&self.0).extract_if(.., |held| has_it(held)).collect();
+        drop(gone);
+    }
 }
 
 /// A table of one column.
@@ -38,7 +50,9 @@ fn columns_are_found_whole_while_others_add_evict_and_forget_them() {
         let devices = open_simulated(&SimOptions { devices: 1, ..SimOptions::default() }).expect("a device");
         let session = Session::new(devices).expect("a session");
         let before = used_bytes(&session);
-        let cache = ColumnCache::on(&session);
+        let holder = Arc::new(Holder::default());
+        let weak: Weak<Holder> = Arc::downgrade(&holder);
+        let cache = ColumnCache::on(&session, weak);
         let fields = ["a", "b"].map(|name| Field::new(name, DataType::Int32, false));
         let schema = Arc::new(Schema::new(fields.to_vec()));
         let key = ScanKey::of_file("t.parquet", Arc::clone(&schema));
@@ -46,7 +60,8 @@ fn columns_are_found_whole_while_others_add_evict_and_forget_them() {
         let bytes: u64 = tables.iter().map(Table::resident_bytes).sum();
 
         let readers = tables.into_iter().enumerate().map(|(column, table)| {
-            let (cache, key, schema) = (Arc::clone(&cache), key.clone(), Arc::clone(&schema));
+            let (cache, holder) = (Arc::clone(&cache), Arc::clone(&holder));
+            let (key, schema) = (key.clone(), Arc::clone(&schema));
             thread::spawn(move || {
                 let entry = cache.entry(&key);
                 assert_eq!(entry.missing(&[column]), [column], "another reader has it");
@@ -66,6 +81,7 @@ fn columns_are_found_whole_while_others_add_evict_and_forget_them() {
                     // Columns of a table in use are not given back.
                     cache.give_back(u64::MAX);
                     assert!(entry.table(&[0, 1], &table.schema(), &[], 8).is_some());
+                    sync::locked(&holder.0).push(table);
                 }
             })
         });

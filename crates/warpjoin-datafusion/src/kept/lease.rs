@@ -10,8 +10,8 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use warpjoin_device::sync::{self, Mutex};
 
-use super::TableId;
 use super::parameter::Parameters;
+use super::{Files, TableId};
 use crate::pass_through::{PassThroughExec, Role};
 
 /// Most instances of a plan whose instances cannot be copied: as many queries run it at once without planning.
@@ -35,6 +35,7 @@ impl Bound {
 #[derive(Debug)]
 pub(crate) struct KeptPlan {
     tables: Vec<TableId>,
+    files: Files,
     instances: Instances,
 }
 
@@ -82,18 +83,28 @@ impl Instance {
 
 impl KeptPlan {
     /// Keeps a plan whose nodes copy all their state when they are reset.
-    pub(crate) fn of_copies(plan: &Arc<dyn ExecutionPlan>, tables: Vec<TableId>) -> Arc<Self> {
-        Arc::new(Self { tables, instances: Instances::Copies(Arc::clone(plan)) })
+    pub(crate) fn of_copies(plan: &Arc<dyn ExecutionPlan>, tables: Vec<TableId>, files: Files) -> Arc<Self> {
+        Arc::new(Self { tables, files, instances: Instances::Copies(Arc::clone(plan)) })
     }
 
     /// Keeps a plan whose instances run one query at a time. None is there yet.
-    pub(crate) fn of_instances(tables: Vec<TableId>) -> Arc<Self> {
-        Arc::new(Self { tables, instances: Instances::Idle(Mutex::default()) })
+    pub(crate) fn of_instances(tables: Vec<TableId>, files: Files) -> Arc<Self> {
+        Arc::new(Self { tables, files, instances: Instances::Idle(Mutex::default()) })
     }
 
     /// The tables that it reads.
     pub(crate) fn tables(&self) -> &[TableId] {
         &self.tables
+    }
+
+    /// What it depends on if it reads files.
+    pub(crate) fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Whether another plan of the same query reads the same files and columns.
+    pub(crate) fn reads_same(&self, other: &Self) -> bool {
+        self.files.are(&other.files)
     }
 
     /// An instance for one query with these values; `None` if other queries run all of them. `fresh` copies a plan without the
@@ -165,7 +176,8 @@ impl KeptPlan {
         fresh: impl Fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match &self.instances {
-            Instances::Copies(_) => Ok(instance.plan),
+            // What is kept never runs itself: filters of its scans stay as they are.
+            Instances::Copies(plan) => fresh(Arc::clone(plan)),
             Instances::Idle(_) => {
                 let lent = Lent { home: Arc::clone(self), instance };
                 let plan = fresh(Arc::clone(&lent.instance.plan))?;

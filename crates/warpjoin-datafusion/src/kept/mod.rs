@@ -2,10 +2,12 @@
 //!
 //! Owns what is kept, how it is found, and when it goes. Must not know how queries are planned ([`crate::planner`]).
 //!
-//! A kept plan holds its tables. So a table is forgotten when nobody can name it any more ([`Registered`]).
+//! A kept plan holds its tables. So a table is forgotten when nobody can name it any more ([`Registered`]), and cached columns when
+//! they have to leave ([`TableHolder`]).
 
 mod entries;
 mod environment;
+mod files;
 mod lease;
 pub(crate) mod parameter;
 mod text;
@@ -15,19 +17,31 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use datafusion::catalog::TableProvider;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
+use warpjoin::Table;
 use warpjoin_device::sync::{self, Mutex};
+
+use crate::cache::TableHolder;
 
 use entries::Entries;
 pub(crate) use environment::EnvironmentId;
 use environment::Environments;
+pub(crate) use files::{Files, Listing, ReadColumns};
 pub(crate) use lease::{Bound, Instance, KeptPlan, LeasedExec};
 pub(crate) use text::{Functions, Names};
 
 /// Names a registered table: another table of the same name has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct TableId(u64);
+
+impl TableId {
+    fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// All [`KeptPlans`] of the process.
 static ALL: std::sync::Mutex<Vec<Weak<KeptPlans>>> = std::sync::Mutex::new(vec![]);
@@ -40,8 +54,7 @@ pub(crate) struct Registered {
 
 impl Registered {
     pub(crate) fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { id: TableId(NEXT.fetch_add(1, Ordering::Relaxed)) }
+        Self { id: TableId::next() }
     }
 
     pub(crate) fn id(&self) -> TableId {
@@ -119,6 +132,8 @@ struct State {
     texts: Entries<TextKey>,
     /// How often queries came, by the hashes of their keys.
     sights: HashMap<u64, u32>,
+    /// Tables of files.
+    named: Vec<(Weak<dyn TableProvider>, TableId)>,
 }
 
 impl KeptPlans {
@@ -133,6 +148,24 @@ impl KeptPlans {
     /// The settings and rules that `session` plans with.
     pub(crate) fn environment(&self, session: &SessionState) -> EnvironmentId {
         sync::locked(&self.state).environments.of(session)
+    }
+
+    /// Names a table that nobody tells of when it goes: its plans are forgotten when the next such table is named.
+    pub(crate) fn name(&self, table: &Arc<dyn TableProvider>) -> TableId {
+        let mut state = sync::locked(&self.state);
+        let address = Arc::as_ptr(table).addr();
+        // A table that is held weakly keeps its address.
+        if let Some((_, id)) = state.named.iter().find(|(known, _)| known.as_ptr().addr() == address) {
+            return *id;
+        }
+        let id = TableId::next();
+        let gone: Vec<_> = state.named.extract_if(.., |(known, _)| known.strong_count() == 0).collect();
+        state.named.push((Arc::downgrade(table), id));
+        drop(state);
+        if !gone.is_empty() {
+            self.forget_if(|plan| gone.iter().any(|(_, gone)| plan.tables().contains(gone)));
+        }
+        id
     }
 
     /// The plan that was kept for a logical plan.
@@ -184,6 +217,11 @@ impl KeptPlans {
         drop(gone);
     }
 
+    /// Forgets a plan.
+    pub(crate) fn forget(&self, gone: &KeptPlan) {
+        self.forget_if(|plan| std::ptr::eq(plan, gone));
+    }
+
     /// Forgets all plans.
     pub(crate) fn clear(&self) {
         self.forget_if(|_| true);
@@ -194,6 +232,12 @@ impl KeptPlans {
         let gone = (state.logical.remove_if(&is_forgotten), state.texts.remove_if(&is_forgotten));
         drop(state);
         drop(gone);
+    }
+}
+
+impl TableHolder for KeptPlans {
+    fn let_go(&self, tables: &[Weak<Table>]) {
+        self.forget_if(|plan| plan.files().have(tables));
     }
 }
 

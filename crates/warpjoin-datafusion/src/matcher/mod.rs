@@ -183,9 +183,7 @@ impl<'a> Matcher<'a> {
         if !self.fills_cache {
             return cache.table(&scan, &node.schema()).map(|table| Candidate::resident(node, table));
         }
-        if !cache.has_room_for(&scan, limits, self.session)
-            && let Some(table) = cache.table(&scan, &node.schema())
-        {
+        if let Some(table) = cache.resident(&scan, &node.schema(), limits, self.session) {
             return Some(Candidate::resident(node, table));
         }
         // Else filters below a part stay on the CPU, and fewer rows are uploaded.

@@ -1,12 +1,16 @@
-//! Which plans are kept: those whose answer depends on the query, on resident tables and on nothing else.
+//! Which plans are kept: those whose answer depends on the query, on resident tables, on Parquet files and on nothing else.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::source_as_provider;
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, TableSource, Volatility, WindowFunctionDefinition};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
@@ -14,22 +18,55 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use futures::future::join_all;
 
 use crate::exec::WarpjoinExec;
-use crate::kept::TableId;
+use crate::kept::{KeptPlans, Listing, TableId};
 use crate::table::provider::DeviceTableProvider;
 
-/// The tables of a plan in the order of its scans; `None` if the plan is not kept. Kept are queries over at least one resident
-/// table and no other ones, whose functions are immutable.
-pub(super) fn tables(plan: &LogicalPlan) -> Option<Vec<TableId>> {
-    let (mut tables, mut is_kept) = (vec![], true);
+use super::files::reads_files;
+
+/// The tables of a plan.
+#[derive(Debug, Clone)]
+pub(super) struct Tables {
+    /// In the order of the scans.
+    pub(super) ids: Vec<TableId>,
+    /// Those of files, each once.
+    of_files: Vec<Arc<dyn TableProvider>>,
+}
+
+impl Tables {
+    /// The files that they have now. `None` if a table can't tell, or only by asking a remote store.
+    pub(super) async fn listings(&self, session: &SessionState) -> Option<Vec<Listing>> {
+        let listings = join_all(self.of_files.iter().map(|table| Listing::of(table, session))).await;
+        listings.into_iter().collect()
+    }
+
+    /// Adds the table of a scan; `None` if it is of another kind.
+    fn add(&mut self, scan: &TableScan, kept: &KeptPlans) -> Option<()> {
+        let provider = source_as_provider(&scan.source).ok()?;
+        if let Some(table) = provider.downcast_ref::<DeviceTableProvider>() {
+            self.ids.push(table.id());
+            return Some(());
+        }
+        let files = provider.downcast_ref::<ListingTable>()?;
+        let _parquet = files.options().format.downcast_ref::<ParquetFormat>()?;
+        let id = kept.name(&provider);
+        if !self.ids.contains(&id) {
+            self.of_files.push(provider);
+        }
+        self.ids.push(id);
+        Some(())
+    }
+}
+
+/// The tables of a plan; `None` if the plan is not kept. Kept are queries over at least one table, which are resident or of
+/// Parquet files, whose functions are immutable.
+pub(super) fn tables(plan: &LogicalPlan, kept: &KeptPlans) -> Option<Tables> {
+    let (mut tables, mut is_kept) = (Tables { ids: vec![], of_files: vec![] }, true);
     let visited = plan.apply_with_subqueries(|node| {
         is_kept = match node {
-            LogicalPlan::TableScan(scan) => {
-                let table = resident(scan);
-                tables.extend(table);
-                table.is_some() && scan.statistics_requests.is_empty()
-            }
+            LogicalPlan::TableScan(scan) => tables.add(scan, kept).is_some() && scan.statistics_requests.is_empty(),
             node => is_plain(node),
         };
         if is_kept {
@@ -42,16 +79,11 @@ pub(super) fn tables(plan: &LogicalPlan) -> Option<Vec<TableId>> {
         }
         Ok(going_on_if(is_kept))
     });
-    (visited.is_ok() && is_kept && !tables.is_empty()).then_some(tables)
+    (visited.is_ok() && is_kept && !tables.ids.is_empty()).then_some(tables)
 }
 
 fn going_on_if(is_wanted: bool) -> TreeNodeRecursion {
     if is_wanted { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop }
-}
-
-fn resident(scan: &TableScan) -> Option<TableId> {
-    let provider = source_as_provider(&scan.source).ok()?;
-    provider.downcast_ref::<DeviceTableProvider>().map(DeviceTableProvider::id)
 }
 
 /// Whether a node only computes rows from the rows of its inputs.
@@ -156,7 +188,8 @@ pub(super) fn without_tables(plan: &LogicalPlan) -> Result<LogicalPlan> {
 /// Whether a node of a physical plan has state that a second run would find.
 pub(super) fn runs_once(node: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(part) = node.downcast_ref::<WarpjoinExec>() {
-        return part.template().exists(|node| Ok(runs_once(node))).unwrap_or(true);
+        // A template's nodes are reset before they run, so its scans have filters that nobody changes any more.
+        return part.template().exists(|node| Ok(!reads_files(node) && runs_once(node))).unwrap_or(true);
     }
     // These make their own filter anew. Whoever else has taken it would keep the old one.
     let makes_filters = node.is::<SortExec>() || node.is::<HashJoinExec>() || node.is::<AggregateExec>();
@@ -171,8 +204,5 @@ fn has_dynamic_filter(node: &Arc<dyn ExecutionPlan>) -> bool {
             Ok(going_on_if(!has))
         })
     });
-    if has {
-        eprintln!("DYN {} {:?}", node.name(), node);
-    }
     visited.is_err() || has
 }

@@ -4,6 +4,7 @@
 
 mod check;
 mod eligible;
+mod files;
 mod parameters;
 pub(crate) mod query;
 
@@ -23,11 +24,13 @@ use warpjoin::exec::SharedRows;
 
 use crate::config::WarpjoinOptions;
 use crate::exec::WarpjoinExec;
-use crate::kept::{Bound, Instance, KeptPlan, LeasedExec, LogicalKey, Stage, TableId};
+use crate::kept::{Bound, Files, Instance, KeptPlan, KeptPlans, LeasedExec, Listing, LogicalKey, Stage};
 use crate::rules::strict::RefusedExec;
 use crate::runtime::{Devices, WarpjoinRuntime};
 
-/// Plans queries with another planner, and keeps the plans of queries over resident tables.
+use eligible::Tables;
+
+/// Plans queries with another planner, and keeps the plans of queries over resident tables and cached columns of files.
 ///
 /// DataFusion calls it with an optimized logical plan, so parsing and logical optimization are done for each query.
 #[derive(Debug)]
@@ -52,12 +55,14 @@ impl KeepingPlanner {
     async fn kept_or_new(
         &self,
         logical: &LogicalPlan,
-        tables: Vec<TableId>,
+        tables: Tables,
         session: &SessionState,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let (options, kept) = (options_of(session), self.runtime.kept_plans());
-        let key = LogicalKey { environment: kept.environment(session), stage: Stage::Optimized, tables, plan: logical };
-        let known = kept.find(&key);
+        let ids = tables.ids.clone();
+        let key =
+            LogicalKey { environment: kept.environment(session), stage: Stage::Optimized, tables: ids, plan: logical };
+        let known = current(kept.find(&key), session, kept).await;
         if let Some(known) = &known
             && let Some(plan) = instance(known, &self.runtime, &options)?
         {
@@ -66,12 +71,16 @@ impl KeepingPlanner {
             }
             return Ok(plan);
         }
+        let listings = tables.listings(session).await;
         let plan = self.inner.create_physical_plan(logical, session).await?;
-        if let Some(known) = known {
+        let home = listings.and_then(|listings| keepable(&plan, &tables, listings, &self.runtime, &options));
+        let Some(home) = home else { return Ok(plan) };
+        if let Some(known) = known
+            && known.plan.reads_same(&home)
+        {
             // Other queries run all instances of the known plan: this one is another.
             return known.plan.add_lent(Instance::of(plan), fresh);
         }
-        let Some(home) = keepable(&plan, &key.tables, &self.runtime, &options) else { return Ok(plan) };
         let plan = home.add_lent(Instance::of(plan), fresh)?;
         kept.keep(key, eligible::without_tables(logical)?, Bound::of(home), options.kept_plans);
         Ok(plan)
@@ -87,7 +96,7 @@ impl QueryPlanner for KeepingPlanner {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if let Some(state) = session.as_any().downcast_ref::<SessionState>()
             && keeps_plans(state)
-            && let Some(tables) = eligible::tables(logical)
+            && let Some(tables) = eligible::tables(logical, self.runtime.kept_plans())
         {
             return self.kept_or_new(logical, tables, state).await;
         }
@@ -102,6 +111,17 @@ fn options_of(session: &SessionState) -> WarpjoinOptions {
 fn keeps_plans(session: &SessionState) -> bool {
     let options = session.config_options().extensions.get::<WarpjoinOptions>();
     options.is_some_and(|options| options.enabled && options.kept_plans > 0)
+}
+
+/// A kept plan, if the files that it reads are as they were when it was made. Otherwise it is forgotten.
+async fn current(known: Option<Bound>, session: &SessionState, kept: &KeptPlans) -> Option<Bound> {
+    let known = known?;
+    let files = known.plan.files();
+    if files.are_none() || files.are_current(session).await {
+        return Some(known);
+    }
+    kept.forget(&known.plan);
+    None
 }
 
 /// An instance of a kept plan. `None` if other queries run all of them, or if it is for devices that were lost.
@@ -144,10 +164,12 @@ fn runs_on_open_devices(plan: &Arc<dyn ExecutionPlan>, runtime: &WarpjoinRuntime
     plan.exists(|node| Ok(is_elsewhere(node))).is_ok_and(|found| !found)
 }
 
-/// How to keep a new plan over `tables`; `None` if it can't run twice, or was made without devices.
+/// How to keep a new plan over `tables`, whose files were listed before it was made. `None` if it can't run twice, reads files when it
+/// runs, or was made without devices.
 fn keepable(
     plan: &Arc<dyn ExecutionPlan>,
-    tables: &[TableId],
+    tables: &Tables,
+    listings: Vec<Listing>,
     runtime: &WarpjoinRuntime,
     options: &WarpjoinOptions,
 ) -> Option<Arc<KeptPlan>> {
@@ -157,9 +179,10 @@ fn keepable(
     if !is_kept {
         return None;
     }
-    let tables = tables.to_vec();
+    let files = if listings.is_empty() { Files::default() } else { files::files(plan, listings, runtime, options)? };
+    let tables = tables.ids.clone();
     Some(match has(&|node| node.is::<ScalarSubqueryExec>())? {
-        true => KeptPlan::of_instances(tables),
-        false => KeptPlan::of_copies(plan, tables),
+        true => KeptPlan::of_instances(tables, files),
+        false => KeptPlan::of_copies(plan, tables, files),
     })
 }

@@ -12,9 +12,10 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::SessionContext;
 
+use super::eligible::Tables;
 use super::parameters::Parameterized;
-use super::{KeepingPlanner, check, eligible, instance, keepable, keeps_plans, options_of, parameters};
-use crate::kept::{Bound, Functions, KeptPlan, KeptPlans, LeasedExec, LogicalKey, Names, Stage, TableId};
+use super::{KeepingPlanner, check, current, eligible, fresh, instance, keepable, keeps_plans, options_of, parameters};
+use crate::kept::{Bound, Files, Functions, KeptPlan, KeptPlans, LeasedExec, LogicalKey, Names, Stage};
 use crate::runtime::WarpjoinRuntime;
 
 /// Adds queries by text to a session.
@@ -23,8 +24,8 @@ pub trait WarpjoinSessionContext {
     /// Plans a query, or finds the plan of an earlier one: as [`SessionContext::sql`], but a text that was planned before costs no
     /// parsing, no optimizing and no planning.
     ///
-    /// Plans are kept if all tables are resident and all functions immutable, and for as long as tables, functions and settings
-    /// are the same. Any other statement runs as with [`SessionContext::sql`].
+    /// Plans are kept if all tables are resident or of Parquet files whose columns are cached, and all functions immutable, and for
+    /// as long as tables, files, functions and settings are the same. Any other statement runs as with [`SessionContext::sql`].
     ///
     /// # Errors
     /// Those of [`SessionContext::sql`].
@@ -112,7 +113,7 @@ impl WarpjoinSessionContext for SessionContext {
         let references = state.resolve_table_references(&statement)?;
         let before = providers(&state, references).await;
         let given = state.statement_to_plan(statement).await?;
-        let (Some(runtime), Some(tables)) = (runtime_if_kept(&state), eligible::tables(&given)) else {
+        let Some((runtime, tables)) = kept_tables(&state, &given) else {
             return self.query_of_plan(given).await;
         };
         let Planned { plan, bound, is_kept } = plan_given(&given, tables, &state, &runtime).await?;
@@ -125,9 +126,9 @@ impl WarpjoinSessionContext for SessionContext {
     async fn query_of_plan(&self, plan: LogicalPlan) -> Result<Query> {
         // PREPARE, SET and the like run here; of EXECUTE the query is left.
         let (state, given) = self.execute_logical_plan(plan).await?.into_parts();
-        let Planned { plan, is_kept, .. } = match (runtime_if_kept(&state), eligible::tables(&given)) {
-            (Some(runtime), Some(tables)) => plan_given(&given, tables, &state, &runtime).await?,
-            _ => Planned { plan: state.create_physical_plan(&given).await?, bound: None, is_kept: false },
+        let Planned { plan, is_kept, .. } = match kept_tables(&state, &given) {
+            Some((runtime, tables)) => plan_given(&given, tables, &state, &runtime).await?,
+            None => Planned { plan: state.create_physical_plan(&given).await?, bound: None, is_kept: false },
         };
         Ok(Query { is_kept, plan, context: state.task_ctx() })
     }
@@ -145,6 +146,13 @@ struct Planned {
 /// Where plans of a session are kept, if they are.
 fn runtime_if_kept(state: &SessionState) -> Option<Arc<WarpjoinRuntime>> {
     keeps_plans(state).then(|| state.config().get_extension::<WarpjoinRuntime>()).flatten()
+}
+
+/// Where the plan of a query is kept, and its tables, if it can be.
+fn kept_tables(state: &SessionState, given: &LogicalPlan) -> Option<(Arc<WarpjoinRuntime>, Tables)> {
+    let runtime = runtime_if_kept(state)?;
+    let tables = eligible::tables(given, runtime.kept_plans())?;
+    Some((runtime, tables))
 }
 
 /// An instance of the plan that was kept for a text, if its names still mean the same.
@@ -172,6 +180,12 @@ async fn find(context: &SessionContext, text: &str) -> Result<Option<Arc<dyn Exe
         }
         if !are_same {
             continue;
+        }
+        if !kept.plan.files().are_none() {
+            let state = context.state();
+            if current(Some(kept.clone()), &state, runtime.kept_plans()).await.is_none() {
+                continue;
+            }
         }
         let Some(plan) = instance(&kept, &runtime, &options)? else { continue };
         if options.check_plans && kept.values.is_empty() {
@@ -205,14 +219,14 @@ async fn providers(
 /// Plans a logical plan that was not optimized, or finds the plan of an earlier one, or of one that differs in literals only.
 async fn plan_given(
     given: &LogicalPlan,
-    tables: Vec<TableId>,
+    tables: Tables,
     state: &SessionState,
     runtime: &WarpjoinRuntime,
 ) -> Result<Planned> {
     let (options, kept) = (options_of(state), runtime.kept_plans());
     let environment = kept.environment(state);
-    let key = LogicalKey { environment, stage: Stage::Given, tables: tables.clone(), plan: given };
-    if let Some(known) = kept.find(&key)
+    let key = LogicalKey { environment, stage: Stage::Given, tables: tables.ids.clone(), plan: given };
+    if let Some(known) = current(kept.find(&key), state, kept).await
         && let Some(plan) = instance(&known, runtime, &options)?
     {
         if options.check_plans {
@@ -222,36 +236,39 @@ async fn plan_given(
     }
     let parameterized = parameters::parameterize(given, state)?;
     let Some(query) = &parameterized else {
-        return new_given(key, state, runtime).await;
+        return new_given(key, &tables, state, runtime).await;
     };
-    let parameter_key = LogicalKey { environment, stage: Stage::Parameterized, tables, plan: &query.plan };
-    let home = kept.find(&parameter_key).map(|known| known.plan);
+    let parameter_key =
+        LogicalKey { environment, stage: Stage::Parameterized, tables: tables.ids.clone(), plan: &query.plan };
+    let home = current(kept.find(&parameter_key), state, kept).await.map(|known| known.plan);
     if let Some(home) = &home {
         let known = Bound { plan: Arc::clone(home), values: query.values.clone().into() };
         if let Some(plan) = instance(&known, runtime, &options)? {
             return Ok(Planned { plan, bound: Some(known), is_kept: true });
         }
     }
-    let planned = new_given(key, state, runtime).await?;
+    let planned = new_given(key, &tables, state, runtime).await?;
     let is_wanted = match &home {
         Some(home) => home.has_room(),
         // The first query of its kind may be the only one. Where a plan can't be kept, it is tried again ever more rarely.
         None => matches!(kept.sights(&parameter_key), sights if sights > 1 && sights.is_power_of_two()),
     };
-    if is_wanted && planned.bound.is_some() {
+    if is_wanted && let Some(bound) = &planned.bound {
         // The query has its plan, whatever becomes of the one for later queries.
-        let ended = keep_parameterized(query, parameter_key, home, &planned.plan, state, kept).await;
+        let planned = (&planned.plan, bound.plan.files());
+        let ended = keep_parameterized(query, parameter_key, home, planned, state, kept).await;
         ended.unwrap_or_else(|error| log::debug!("no plan for all literals: {error}"));
     }
     Ok(planned)
 }
 
-/// Makes another instance of a parameterized plan, or the first one, if it is what was `planned` with literals.
+/// Makes another instance of a parameterized plan, or the first one, if it is what was planned with literals: `planned`, and what that
+/// plan reads.
 async fn keep_parameterized(
     query: &Parameterized,
     key: LogicalKey<&LogicalPlan>,
     home: Option<Arc<KeptPlan>>,
-    planned: &Arc<dyn ExecutionPlan>,
+    (planned, files): (&Arc<dyn ExecutionPlan>, &Files),
     state: &SessionState,
     kept: &KeptPlans,
 ) -> Result<()> {
@@ -263,25 +280,35 @@ async fn keep_parameterized(
         home.add(instance);
         return Ok(());
     }
-    let home = KeptPlan::of_instances(key.tables.clone());
+    let home = KeptPlan::of_instances(key.tables.clone(), files.clone());
     home.add(instance);
     kept.keep(key, eligible::without_tables(&query.plan)?, Bound::of(home), options_of(state).kept_plans);
     Ok(())
 }
 
 /// Plans a query, and keeps its plan.
-async fn new_given(key: LogicalKey<&LogicalPlan>, state: &SessionState, runtime: &WarpjoinRuntime) -> Result<Planned> {
-    let plan = state.create_physical_plan(key.plan).await?;
+async fn new_given(
+    key: LogicalKey<&LogicalPlan>,
+    tables: &Tables,
+    state: &SessionState,
+    runtime: &WarpjoinRuntime,
+) -> Result<Planned> {
+    let listings = tables.listings(state).await;
+    let mut plan = state.create_physical_plan(key.plan).await?;
     let options = options_of(state);
     // Our planner lends instances of what it keeps.
     let home = match plan.downcast_ref::<LeasedExec>() {
         Some(leased) => Some(Arc::clone(leased.role().home())),
-        None => keepable(&plan, &key.tables, runtime, &options),
+        None => listings.and_then(|listings| keepable(&plan, tables, listings, runtime, &options)),
     };
     let bound = home.map(Bound::of);
     if let Some(bound) = &bound {
         let without_tables = eligible::without_tables(key.plan)?;
         runtime.kept_plans().keep(key, without_tables, bound.clone(), options.kept_plans);
+        if !plan.is::<LeasedExec>() {
+            // What is kept never runs itself.
+            plan = fresh(plan)?;
+        }
     }
     Ok(Planned { plan, bound, is_kept: false })
 }

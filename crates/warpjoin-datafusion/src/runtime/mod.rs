@@ -125,7 +125,8 @@ impl WarpjoinRuntime {
         if let Some((_, cache)) = caches.iter().find(|(of, _)| of.as_ptr() == Arc::as_ptr(session)) {
             return Arc::clone(cache);
         }
-        let cache = ColumnCache::on(session);
+        let holder: Weak<KeptPlans> = Arc::downgrade(&self.kept_plans);
+        let cache = ColumnCache::on(session, holder);
         caches.push((Arc::downgrade(session), Arc::clone(&cache)));
         cache
     }

@@ -6,6 +6,7 @@ mod common;
 mod decoding;
 mod harness;
 mod host_memory;
+mod kept_plans;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -1,0 +1,71 @@
+//! What plans over files depend on besides the query.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_plan::ExecutionPlan;
+use warpjoin::Table;
+use warpjoin::plan::{Plan, PlanKind};
+
+use crate::cache::{CachedScanExec, ParquetScan};
+use crate::config::{CacheSettings, WarpjoinOptions};
+use crate::exec::WarpjoinExec;
+use crate::kept::{Files, Listing, ReadColumns};
+use crate::runtime::WarpjoinRuntime;
+
+/// What a new plan over tables with these files depends on. `None` if it reads files when it runs: then the next query finds
+/// their columns cached, and has another plan.
+pub(super) fn files(
+    plan: &Arc<dyn ExecutionPlan>,
+    listings: Vec<Listing>,
+    runtime: &WarpjoinRuntime,
+    options: &WarpjoinOptions,
+) -> Option<Files> {
+    let settings = CacheSettings::of(options);
+    let (mut columns, mut are_cached) = (vec![], true);
+    let visited = plan.apply(|node| {
+        are_cached = match node.downcast_ref::<WarpjoinExec>() {
+            Some(part) => add_columns(part, runtime, settings, &mut columns)?,
+            None => !reads_files(node),
+        };
+        Ok(if are_cached { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    });
+    (visited.is_ok() && are_cached).then(|| Files::new(listings, columns))
+}
+
+/// Whether a node reads files when it runs.
+pub(super) fn reads_files(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let source = node.downcast_ref::<DataSourceExec>().map(DataSourceExec::data_source);
+    node.is::<CachedScanExec>() || source.is_some_and(|source| source.downcast_ref::<FileScanConfig>().is_some())
+}
+
+/// Adds the cached columns of a part; whether the part reads its files from the cache.
+fn add_columns(
+    part: &WarpjoinExec,
+    runtime: &WarpjoinRuntime,
+    settings: CacheSettings,
+    columns: &mut Vec<ReadColumns>,
+) -> Result<bool> {
+    let (session, cache) = (part.session(), runtime.cache(part.session()));
+    let mut are_cached = true;
+    part.template().apply(|node| {
+        if reads_files(node) {
+            let read = ParquetScan::of(node)
+                .and_then(|scan| ReadColumns::of(scan, node.schema(), &cache, settings, session))
+                .filter(|(_, table)| scans(part.plan(), table));
+            are_cached = read.is_some();
+            columns.extend(read.map(|(columns, _)| columns));
+        }
+        Ok(if are_cached { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    })?;
+    Ok(are_cached)
+}
+
+/// Whether a device plan reads a table.
+fn scans(plan: &Plan, table: &Arc<Table>) -> bool {
+    matches!(&plan.kind, PlanKind::Scan { table: scanned, .. } if Arc::ptr_eq(scanned, table))
+        || plan.inputs().into_iter().any(|input| scans(input, table))
+}
