@@ -16,6 +16,8 @@ use super::entry::{CachedColumnInfo, Entry, ReadColumn, bytes_in};
 use super::source::{ParquetScan, ScanKey};
 use crate::config::CacheLimits;
 
+/// Most entries of parts of files. Each filter may have its own.
+const PARTS_MAX: usize = 64;
 /// Columns come back from the host only where a quarter of a device's budget stays free.
 const RESERVED_DIVISOR: u64 = 4;
 /// How long columns stay in the host's memory that made room for an allocation: moving them costs as much as reading them there
@@ -113,7 +115,15 @@ impl ColumnCache {
         }
         let entry = Arc::new(Entry::of(key));
         // Files that have changed are not asked for again.
-        let gone: Vec<_> = entries.extract_if(.., |known| known.key.is_replaced_by(key)).collect();
+        let mut gone: Vec<_> = entries.extract_if(.., |known| known.key.is_replaced_by(key)).collect();
+        if key.is_part() {
+            let mut excess = (entries.iter().filter(|known| known.key.is_part()).count() + 1).saturating_sub(PARTS_MAX);
+            gone.extend(entries.extract_if(.., |known| {
+                let is_gone = excess > 0 && known.key.is_part();
+                excess -= usize::from(is_gone);
+                is_gone
+            }));
+        }
         entries.push(Arc::clone(&entry));
         drop(entries);
         gone.iter().for_each(|gone| self.let_go(&gone.tables_with(None)));
@@ -126,6 +136,9 @@ impl ColumnCache {
         self.host_limit_bytes.store(limits.host_bytes, Ordering::Relaxed);
         self.host_budget_bytes.store(limits.host_budget_bytes, Ordering::Relaxed);
         entry.add(columns, self.now());
+        if !entry.key.is_part() {
+            self.remove_if(|known| known.key.is_part_of(&entry.key) && entry.missing(&known.cached()).is_empty());
+        }
         for (place, limit_bytes) in [(MemoryPlace::Device, limits.device_bytes), (MemoryPlace::Host, limits.host_bytes)]
         {
             let excess = self.bytes(place).saturating_sub(limit_bytes);
@@ -244,6 +257,7 @@ impl ColumnCache {
 
     /// Forgets the columns of these files, and returns them. Queries that use them keep their memory until they end.
     pub(crate) fn forget(&self, key: &ScanKey) -> Vec<CachedColumnInfo> {
+        self.remove_if(|known| known.key.is_part_of(key));
         let Some(entry) = self.find(key) else { return vec![] };
         self.remove(&entry);
         entry.columns()
@@ -265,8 +279,12 @@ impl ColumnCache {
 
     /// Forgets files; queries that use their columns keep them.
     pub(crate) fn remove(&self, entry: &Arc<Entry>) {
-        self.locked().retain(|known| !Arc::ptr_eq(known, entry));
-        self.let_go(&entry.tables_with(None));
+        self.remove_if(|known| Arc::ptr_eq(known, entry));
+    }
+
+    fn remove_if(&self, is_gone: impl Fn(&Arc<Entry>) -> bool) {
+        let gone: Vec<_> = self.locked().extract_if(.., |known| is_gone(known)).collect();
+        gone.iter().for_each(|gone| self.let_go(&gone.tables_with(None)));
     }
 
     fn find(&self, key: &ScanKey) -> Option<Arc<Entry>> {

@@ -2,6 +2,7 @@
 //!
 //! Must not know which columns leave, and why.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ pub(crate) struct Entry {
     /// Held by whoever reads columns, so that each is read once.
     pub(crate) reading: tokio::sync::Mutex<()>,
     columns: Mutex<Columns>,
+    /// Bytes that were read of row groups of the files, instead of all.
+    read_of_parts: AtomicU64,
 }
 
 #[derive(Default)]
@@ -74,7 +77,12 @@ pub(crate) struct CachedColumnInfo {
 
 impl Entry {
     pub(super) fn of(key: &ScanKey) -> Self {
-        Self { key: key.clone(), reading: tokio::sync::Mutex::default(), columns: Mutex::default() }
+        Self {
+            key: key.clone(),
+            reading: tokio::sync::Mutex::default(),
+            columns: Mutex::default(),
+            read_of_parts: AtomicU64::new(0),
+        }
     }
 
     /// Adds columns, unless others have added them meanwhile.
@@ -115,6 +123,11 @@ impl Entry {
         self.locked().refused.clear();
     }
 
+    /// The columns that are cached.
+    pub(super) fn cached(&self) -> Vec<usize> {
+        self.locked().cached.iter().map(|it| it.read.column).collect()
+    }
+
     /// The columns, of those asked for, that are not cached; each once.
     pub(crate) fn missing(&self, columns: &[usize]) -> Vec<usize> {
         let locked = self.locked();
@@ -123,6 +136,17 @@ impl Entry {
         missing.sort_unstable();
         missing.dedup();
         missing
+    }
+
+    /// Whether to read `bytes` of some row groups rather than all `whole_bytes`. Until parts together have cost as much, nobody knows
+    /// whether the whole is worth it; so a user never pays more than twice.
+    pub(crate) fn prefers_part(&self, bytes: u64, whole_bytes: u64) -> bool {
+        let read = self.read_of_parts.load(Ordering::Relaxed);
+        let is_preferred = bytes <= whole_bytes / 2 && read.saturating_add(bytes) <= whole_bytes;
+        if is_preferred {
+            self.read_of_parts.fetch_add(bytes, Ordering::Relaxed);
+        }
+        is_preferred
     }
 
     /// Remembers for a while that these columns do not fit, so that queries do not read them in vain.

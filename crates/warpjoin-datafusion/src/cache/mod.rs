@@ -1,7 +1,8 @@
 //! The column cache: columns of Parquet files stay on the devices, so that later queries find them there.
 //!
 //! A scan of Parquet files that a device part reads becomes a table: of cached columns if all are there when the plan is
-//! made, else by a [`CachedScanExec`], whose missing columns are read, without any filter, when the plan runs. Files are
+//! made, else by a [`CachedScanExec`], whose missing columns are read when the plan runs: in whole, or of the row groups that have rows
+//! for the scan's filter. Files are
 //! known by path, size, time of modification and tag. Columns leave when the limit `warpjoin.cache` is exceeded or an
 //! allocation needs their memory, those used longest ago first.
 //!
@@ -11,6 +12,7 @@ mod arriving;
 mod codecs;
 mod columns;
 mod entry;
+mod row_groups;
 mod scan;
 #[cfg(all(test, feature = "shuttle"))]
 mod schedules;
@@ -20,6 +22,7 @@ mod stored;
 pub(crate) use arriving::StopOnDrop;
 pub(crate) use columns::{ColumnCache, TableHolder};
 pub(crate) use entry::{CachedColumnInfo, DecodedOn, ReadColumn};
+pub(crate) use row_groups::Pruned;
 pub(crate) use scan::{CachedScan, CachedScanExec};
 pub(crate) use source::ParquetScan;
 pub(crate) use stored::{StoredPages, StoredScan};

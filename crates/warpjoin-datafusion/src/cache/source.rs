@@ -9,6 +9,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::ParquetAccessPlan;
 use datafusion::datasource::physical_plan::{
     FileGroup, FileScanConfig, FileScanConfigBuilder, FileSource, ParquetFileReaderFactory, ParquetSource,
 };
@@ -19,6 +20,8 @@ use datafusion::object_store::local::LocalFileSystem;
 use datafusion::object_store::{ObjectMeta, ObjectStore};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::expressions::Column;
+
+use super::row_groups::RowGroups;
 
 /// Bytes of a file that one task reads, at least: it reads the footer, too.
 const TASK_BYTES_MIN: u64 = 8 << 20;
@@ -32,6 +35,8 @@ const STRING_BYTES_ESTIMATE: usize = 16;
 /// What the rows of a scan are: the same key means the same rows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ScanKey {
+    /// `None`: all.
+    row_groups: Option<Arc<RowGroups>>,
     store: ObjectStoreUrl,
     /// By path.
     files: Vec<FileKey>,
@@ -51,6 +56,7 @@ impl ScanKey {
             version: None,
         };
         Self {
+            row_groups: None,
             store: ObjectStoreUrl::local_filesystem(),
             files: vec![FileKey { meta, partition_values: vec![] }],
             schema,
@@ -65,6 +71,25 @@ impl ScanKey {
     /// The number of files.
     pub(crate) fn files(&self) -> usize {
         self.files.len()
+    }
+
+    /// Whether a scan has a row group of a file.
+    pub(super) fn has(&self, file: usize, group: usize) -> bool {
+        self.row_groups.as_ref().is_none_or(|groups| groups.has(file, group))
+    }
+
+    /// Whether it has some row groups of the files only.
+    pub(crate) fn is_part(&self) -> bool {
+        self.row_groups.is_some()
+    }
+
+    /// Whether it has some row groups of these files.
+    pub(super) fn is_part_of(&self, whole: &Self) -> bool {
+        self.is_part()
+            && !whole.is_part()
+            && self.store == whole.store
+            && self.files == whole.files
+            && self.schema == whole.schema
     }
 
     /// Where the file is, or the innermost folder of several.
@@ -99,7 +124,7 @@ struct FileKey {
     partition_values: Vec<ScalarValue>,
 }
 
-/// A scan of all rows of Parquet files.
+/// A scan of all rows of Parquet files, or of some row groups.
 #[derive(Debug, Clone)]
 pub(crate) struct ParquetScan {
     pub(crate) key: ScanKey,
@@ -149,13 +174,24 @@ impl ParquetScan {
             .collect::<Option<Vec<_>>>()?;
         files.sort_by(|a, b| a.meta.location.cmp(&b.meta.location));
         let (store, schema) = (config.object_store_url.clone(), Arc::clone(table_schema.table_schema()));
-        let key = ScanKey { store, files, schema };
+        let key = ScanKey { row_groups: None, store, files, schema };
         Some(Self { key, columns, config: config.clone() })
     }
 
     /// The same scan of other columns.
     pub(crate) fn with_columns(self, columns: Vec<usize>) -> Self {
         Self { columns, ..self }
+    }
+
+    /// The same scan of some row groups.
+    pub(crate) fn only(&self, row_groups: RowGroups) -> Self {
+        let key = ScanKey { row_groups: Some(Arc::new(row_groups)), ..self.key.clone() };
+        Self { key, ..self.clone() }
+    }
+
+    /// DataFusion's description of the files.
+    pub(super) fn source(&self) -> Option<&ParquetSource> {
+        self.config.file_source().downcast_ref::<ParquetSource>()
     }
 
     /// The schema of columns of the table.
@@ -182,10 +218,12 @@ impl ParquetScan {
             let data_type = self.key.schema.field(*column).data_type();
             data_type.primitive_width().unwrap_or(STRING_BYTES_ESTIMATE) as u64
         };
-        match self.config.statistics().num_rows {
-            Precision::Exact(rows) | Precision::Inexact(rows) => rows as u64 * columns.iter().map(width).sum::<u64>(),
-            Precision::Absent => self.file_bytes().saturating_mul(3),
-        }
+        let rows = match (&self.key.row_groups, self.config.statistics().num_rows) {
+            (Some(row_groups), _) => row_groups.rows,
+            (None, Precision::Exact(rows) | Precision::Inexact(rows)) => rows as u64,
+            (None, Precision::Absent) => return self.file_bytes().saturating_mul(3),
+        };
+        rows * columns.iter().map(width).sum::<u64>()
     }
 
     /// The files, in the order of their rows.
@@ -195,8 +233,7 @@ impl ParquetScan {
 
     /// The number of columns that are in the files. Those of the files' folders are behind them.
     pub(super) fn columns_in_files(&self) -> usize {
-        let source = self.config.file_source().downcast_ref::<ParquetSource>();
-        source.map_or(0, |source| source.table_schema().file_schema().fields().len())
+        self.source().map_or(0, |source| source.table_schema().file_schema().fields().len())
     }
 
     /// Where the files are.
@@ -206,14 +243,13 @@ impl ParquetScan {
 
     /// What reads the files, if the scan has something of its own for that.
     pub(super) fn reader_factory(&self) -> Option<Arc<dyn ParquetFileReaderFactory>> {
-        let source = self.config.file_source().downcast_ref::<ParquetSource>()?;
-        source.parquet_file_reader_factory().map(Arc::clone)
+        self.source()?.parquet_file_reader_factory().map(Arc::clone)
     }
 
     /// A plan that reads all rows of some columns. Its partitions, one after the other, always have the same rows in the same
     /// order.
     pub(crate) fn read(&self, columns: &[usize], cores: usize) -> Result<Arc<dyn ExecutionPlan>> {
-        let Some(source) = self.config.file_source().downcast_ref::<ParquetSource>() else {
+        let Some(source) = self.source() else {
             return datafusion::common::internal_err!("a scan of no Parquet files");
         };
         let mut plain = ParquetSource::new(source.table_schema().clone())
@@ -223,7 +259,14 @@ impl ParquetScan {
         }
         let tasks = (cores * TASKS_PER_CORE) as u64;
         let task_bytes = (self.file_bytes() / tasks.max(1)).max(TASK_BYTES_MIN);
-        let groups = self.key.files.iter().flat_map(|file| parts_of(file, task_bytes)).collect();
+        let groups = match &self.key.row_groups {
+            None => self.key.files.iter().flat_map(|file| parts_of(file, None, task_bytes)).collect(),
+            Some(row_groups) => {
+                let files = self.key.files.iter().enumerate();
+                let chosen = files.filter_map(|(number, file)| Some((file, row_groups.access(number)?)));
+                chosen.flat_map(|(file, access)| parts_of(file, Some(&access), task_bytes)).collect()
+            }
+        };
         let config = FileScanConfigBuilder::new(self.key.store.clone(), Arc::new(plain))
             .with_file_groups(groups)
             .with_projection_indices(Some(columns.to_vec()))?
@@ -235,14 +278,17 @@ impl ParquetScan {
     }
 }
 
-/// The parts of a file: a row group belongs to the part in which it begins.
-fn parts_of(file: &FileKey, task_bytes: u64) -> Vec<FileGroup> {
+/// The parts of a file, or of its row groups that `access` has: a row group belongs to the part in which it begins.
+fn parts_of(file: &FileKey, access: Option<&ParquetAccessPlan>, task_bytes: u64) -> Vec<FileGroup> {
     let bytes = file.meta.size;
     let parts = bytes.div_ceil(task_bytes).max(1);
     let bound = |part: u64| i64::try_from(bytes / parts * part + bytes % parts * part / parts).unwrap_or(i64::MAX);
     let part = |part: u64| {
         let mut whole = PartitionedFile::new_from_meta(file.meta.clone());
         whole.partition_values.clone_from(&file.partition_values);
+        if let Some(access) = access {
+            whole = whole.with_extension(access.clone());
+        }
         FileGroup::new(vec![whole.with_range(bound(part), bound(part + 1))])
     };
     (0..parts).map(part).collect()

@@ -33,10 +33,17 @@ const READS_AT_ONCE: usize = 16;
 /// Bytes of a piece, unless a row group has more: enough for one request to a store.
 const PIECE_BYTES: u64 = 8 << 20;
 
-/// The columns of a scan that devices can decode.
-pub(crate) struct StoredScan {
+/// What the files of a scan say of themselves.
+pub(super) struct Footers {
     files: Vec<PartitionedFile>,
     factory: Arc<dyn ParquetFileReaderFactory>,
+    /// Of each file, in the order of the scan.
+    pub(super) all: Vec<Footer>,
+}
+
+/// The columns of a scan that devices can decode.
+pub(crate) struct StoredScan {
+    footers: Footers,
     pub(crate) columns: Vec<Arc<StoredPages>>,
     /// Columns that the CPU decodes.
     pub(crate) others: Vec<usize>,
@@ -60,23 +67,47 @@ struct Chunk {
     rows: u64,
 }
 
+impl Footers {
+    /// Those of the files of a scan.
+    ///
+    /// # Errors
+    /// When one can't be read.
+    pub(super) async fn of(scan: &ParquetScan, context: &TaskContext) -> Result<Self> {
+        let factory = match scan.reader_factory() {
+            Some(factory) => factory,
+            None => Arc::new(DefaultParquetFileReaderFactory::new(scan.store(context)?)),
+        };
+        let mut footers = Self { files: scan.files(), factory, all: vec![] };
+        let read = (0..footers.files.len()).map(|file| footers.footer(file));
+        footers.all = stream::iter(read).buffered(FILES_AT_ONCE).try_collect().await?;
+        Ok(footers)
+    }
+
+    async fn footer(&self, file: usize) -> Result<Footer> {
+        let mut reader = self.reader(file)?;
+        let metadata = reader.get_metadata(None).await.map_err(from_parquet)?;
+        let facts = metadata.file_metadata();
+        let schema = parquet_to_arrow_schema(facts.schema_descr(), facts.key_value_metadata()).map_err(from_parquet)?;
+        Ok(Footer { metadata, schema })
+    }
+
+    fn reader(&self, file: usize) -> Result<Box<dyn datafusion::parquet::arrow::async_reader::AsyncFileReader + Send>> {
+        self.factory.create_reader(0, self.files[file].clone(), None, &ExecutionPlanMetricsSet::new())
+    }
+}
+
 impl StoredScan {
     /// Which of some columns of a scan devices can decode.
     ///
     /// # Errors
     /// When a footer can't be read.
     pub(crate) async fn of(scan: &ParquetScan, columns: &[usize], context: &TaskContext) -> Result<Self> {
-        let factory = match scan.reader_factory() {
-            Some(factory) => factory,
-            None => Arc::new(DefaultParquetFileReaderFactory::new(scan.store(context)?)),
-        };
-        let mut scanned = Self { files: scan.files(), factory, columns: vec![], others: vec![] };
-        let footers = (0..scanned.files.len()).map(|file| scanned.footer(file));
-        let footers: Vec<Footer> = stream::iter(footers).buffered(FILES_AT_ONCE).try_collect().await?;
+        let footers = Footers::of(scan, context).await?;
+        let mut scanned = Self { footers, columns: vec![], others: vec![] };
         let columns_in_files = scan.columns_in_files();
         for &column in columns {
             let pages = if column < columns_in_files {
-                pages_of(&footers, column, scan.key.schema())
+                pages_of(&scanned.footers.all, column, scan)
             } else {
                 // A file may have another column of the same name.
                 Err("its values are in the names of folders".into())
@@ -92,14 +123,6 @@ impl StoredScan {
         Ok(scanned)
     }
 
-    async fn footer(&self, file: usize) -> Result<Footer> {
-        let mut reader = self.reader(file)?;
-        let metadata = reader.get_metadata(None).await.map_err(from_parquet)?;
-        let facts = metadata.file_metadata();
-        let schema = parquet_to_arrow_schema(facts.schema_descr(), facts.key_value_metadata()).map_err(from_parquet)?;
-        Ok(Footer { metadata, schema })
-    }
-
     /// Reads the bytes of a column's row groups, and gives each to `arriving` as soon as it is there.
     ///
     /// # Errors
@@ -107,7 +130,7 @@ impl StoredScan {
     pub(crate) async fn read(&self, pages: &StoredPages, arriving: &Arriving) -> Result<()> {
         let mut first = 0;
         let read = |chunks: &[Chunk]| {
-            let (reader, number) = (self.reader(chunks[0].file), first);
+            let (reader, number) = (self.footers.reader(chunks[0].file), first);
             first += chunks.len();
             let ranges = chunks.iter().map(|chunk| chunk.range.clone()).collect();
             async move { reader?.get_byte_ranges(ranges).await.map(|bytes| (number, bytes)).map_err(from_parquet) }
@@ -121,10 +144,6 @@ impl StoredScan {
             arriving.put(number, bytes);
         }
         Ok(())
-    }
-
-    fn reader(&self, file: usize) -> Result<Box<dyn datafusion::parquet::arrow::async_reader::AsyncFileReader + Send>> {
-        self.factory.create_reader(0, self.files[file].clone(), None, &ExecutionPlanMetricsSet::new())
     }
 }
 
@@ -161,9 +180,9 @@ fn pieces(chunks: &[Chunk]) -> Vec<&[Chunk]> {
 }
 
 /// What a file says of itself.
-struct Footer {
-    metadata: Arc<ParquetMetaData>,
-    schema: Schema,
+pub(super) struct Footer {
+    pub(super) metadata: Arc<ParquetMetaData>,
+    pub(super) schema: Schema,
 }
 
 /// Smallest and largest value of row groups.
@@ -187,8 +206,8 @@ impl Bounds {
 }
 
 /// Where a column is in the files, or why devices can't decode it.
-fn pages_of(footers: &[Footer], column: usize, table: &Schema) -> Result<StoredPages, String> {
-    let field = table.field(column);
+fn pages_of(footers: &[Footer], column: usize, scan: &ParquetScan) -> Result<StoredPages, String> {
+    let field = scan.key.schema().field(column);
     let (mut facts, mut chunks) = (None, vec![]);
     let mut bounds = Bounds::NoValues;
     for (file, Footer { metadata, schema }) in footers.iter().enumerate() {
@@ -203,7 +222,8 @@ fn pages_of(footers: &[Footer], column: usize, table: &Schema) -> Result<StoredP
         if *facts.get_or_insert(stored) != stored {
             return Err("files store it in different ways".into());
         }
-        for group in metadata.row_groups() {
+        let groups = metadata.row_groups().iter().enumerate().filter(|(group, _)| scan.key.has(file, *group));
+        for (_, group) in groups {
             let (bounds_of_group, chunk) = chunk_of(group, at, file, stored.0)?;
             bounds = bounds.with(bounds_of_group);
             chunks.push(chunk);
@@ -222,7 +242,7 @@ fn pages_of(footers: &[Footer], column: usize, table: &Schema) -> Result<StoredP
 }
 
 /// Whether values of a file's type are those of a table's: the same type, or another one of text, or of bytes.
-fn are_alike(of_file: &DataType, of_table: &DataType) -> bool {
+pub(super) fn are_alike(of_file: &DataType, of_table: &DataType) -> bool {
     of_file == of_table || [is_text, is_bytes].iter().any(|is_kind| is_kind(of_file) && is_kind(of_table))
 }
 

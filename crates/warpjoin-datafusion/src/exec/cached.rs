@@ -13,7 +13,7 @@ use futures::{FutureExt, StreamExt, stream};
 use warpjoin::parquet::{DecodeError, StoredColumn, decode_table};
 use warpjoin::{Cause, Session, Table};
 
-use crate::cache::{CachedScan, DecodedOn, ParquetScan, ReadColumn, StopOnDrop, StoredPages, StoredScan};
+use crate::cache::{CachedScan, DecodedOn, ParquetScan, Pruned, ReadColumn, StopOnDrop, StoredPages, StoredScan};
 use crate::runtime::thread::{on_thread, pump_partitions};
 use crate::table::load::{LoadError, load};
 
@@ -30,7 +30,8 @@ enum Decoded {
 }
 
 impl CachedScan {
-    /// The table of the scan's columns. Columns that are not cached are read in whole, and cached.
+    /// The table of the scan's columns. Columns that are not cached are read, and cached: in whole, or, if few row groups have rows for
+    /// the scan's filter, those of these row groups.
     ///
     /// `None` if they should not be cached: they do not fit the limit or the memory of host or devices, or the files have
     /// changed since they were listed. Then the scan is read as any other input.
@@ -42,6 +43,20 @@ impl CachedScan {
         session: &Arc<Session>,
         context: &Arc<TaskContext>,
     ) -> Result<Option<Arc<Table>>, LoadError> {
+        if let Some(table) = self.known(session).await? {
+            return Ok(Some(table));
+        }
+        if let Some(part) = self.part(session, context).await? {
+            let table = part.known_or_read(session, context).await?;
+            if table.is_some() {
+                return Ok(table);
+            }
+        }
+        self.known_or_read(session, context).await
+    }
+
+    /// The table of the scan's columns, if all are cached. Those in the host's memory come back as far as there is room.
+    async fn known(&self, session: &Arc<Session>) -> Result<Option<Arc<Table>>, LoadError> {
         let limits = self.settings.limits(session);
         if self.cache.has_room_for(&self.scan, limits, session) {
             let entry = self.cache.entry(&self.scan.key);
@@ -50,9 +65,39 @@ impl CachedScan {
             let moved = on_thread("warpjoin-load", move || cache.bring_back(&scan, limits, &session));
             LoadError::of_thread(moved.map_err(LoadError::Source)?.await)?;
         }
-        if let Some(table) = self.cache.table(&self.scan, &self.schema) {
-            return Ok(Some(table));
-        }
+        Ok(self.cache.table(&self.scan, &self.schema))
+    }
+
+    /// The scan of the row groups that have rows for the filter, if that is cached, or less work than reading all.
+    async fn part(&self, session: &Arc<Session>, context: &Arc<TaskContext>) -> Result<Option<Self>, LoadError> {
+        let entry = self.cache.entry(&self.scan.key);
+        let missing = entry.missing(&self.scan.columns);
+        let pruned = self.scan.pruned(&missing, context).await.map_err(LoadError::Source)?;
+        let Some(Pruned { row_groups, bytes, whole_bytes }) = pruned else { return Ok(None) };
+        let (chosen, all) = row_groups.count();
+        let part = Self { scan: self.scan.only(row_groups), ..self.clone() };
+        let is_cached = part.known(session).await?.is_some();
+        let is_read = is_cached || entry.prefers_part(bytes, whole_bytes);
+        log::debug!(
+            "{chosen} of {all} row groups of {} have rows for the filter: {bytes} of {whole_bytes} bytes; {}",
+            self.scan.key.location(),
+            if is_cached {
+                "cached"
+            } else if is_read {
+                "read"
+            } else {
+                "all are read"
+            }
+        );
+        Ok(is_read.then_some(part))
+    }
+
+    async fn known_or_read(
+        &self,
+        session: &Arc<Session>,
+        context: &Arc<TaskContext>,
+    ) -> Result<Option<Arc<Table>>, LoadError> {
+        let limits = self.settings.limits(session);
         let entry = self.cache.entry(&self.scan.key);
         // Another query may read the same columns: then they are there afterwards.
         let _reading = entry.reading.lock().await;

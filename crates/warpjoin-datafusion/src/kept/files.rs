@@ -43,7 +43,8 @@ async fn list(table: &Arc<dyn TableProvider>, session: &SessionState) -> Option<
     for path in table.table_paths() {
         let url = path.object_store();
         let is_local = url.as_str().starts_with("file:");
-        if !is_local && !(are_listings_kept && path.is_collection()) {
+        let is_cheap = is_local || are_listings_kept && path.is_collection();
+        if !is_cheap {
             return None;
         }
         let store = session.runtime_env().object_store(&url).ok()?;

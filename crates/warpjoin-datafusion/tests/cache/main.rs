@@ -7,6 +7,7 @@ mod decoding;
 mod harness;
 mod host_memory;
 mod kept_plans;
+mod row_groups;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
