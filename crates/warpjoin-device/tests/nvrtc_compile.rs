@@ -185,3 +185,31 @@ fn zero_bytes_in_text_are_errors() {
     }
     assert!(matches!(compile_for_architecture(&source("a\0b", &[]), "sm_90"), Err(DeviceError::Invalid(_))));
 }
+
+/// Set in a process that ends while its threads compile.
+const ENDING: &str = "WARPJOIN_TEST_ENDING";
+
+#[test]
+fn a_process_may_end_while_threads_compile() {
+    if std::env::var_os(ENDING).is_some() {
+        for thread in 0..4 {
+            std::thread::spawn(move || {
+                for number in 0.. {
+                    let mut source = source(FEATURES, &["first", "second"]);
+                    source.defines = vec![format!("SEED={number}{thread}")];
+                    let _ = compile_for_architecture(&source, "sm_90");
+                }
+            });
+        }
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        std::process::exit(0);
+    }
+    if !nvrtc("a_process_may_end_while_threads_compile") {
+        return;
+    }
+    for _ in 0..5 {
+        let mut process = std::process::Command::new(std::env::current_exe().expect("this program"));
+        let status = process.args(["--exact", "a_process_may_end_while_threads_compile"]).env(ENDING, "1").status();
+        assert!(status.as_ref().is_ok_and(|status| status.success()), "{status:?}");
+    }
+}

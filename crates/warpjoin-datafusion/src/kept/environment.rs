@@ -1,6 +1,6 @@
 //! What plans depend on besides the query and its tables: the settings and the rules of a session.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::execution::SessionState;
@@ -36,28 +36,29 @@ struct Environment {
     rules: Rules,
 }
 
-/// Compared by address: rules may have settings of their own.
+/// Compared by address: rules may have settings of their own. Held weakly, so that an address stays theirs: some have the runtime whose
+/// plans these are.
 #[derive(Debug)]
 struct Rules {
-    exprs: Vec<Arc<dyn ExprPlanner>>,
-    relations: Vec<Arc<dyn RelationPlanner>>,
-    functions: Vec<Arc<dyn FunctionRewrite + Send + Sync>>,
-    analyzer: Vec<Arc<dyn AnalyzerRule + Send + Sync>>,
-    logical: Vec<Arc<dyn OptimizerRule + Send + Sync>>,
-    physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
-    planner: Arc<dyn QueryPlanner + Send + Sync>,
+    exprs: Vec<Weak<dyn ExprPlanner>>,
+    relations: Vec<Weak<dyn RelationPlanner>>,
+    functions: Vec<Weak<dyn FunctionRewrite + Send + Sync>>,
+    analyzer: Vec<Weak<dyn AnalyzerRule + Send + Sync>>,
+    logical: Vec<Weak<dyn OptimizerRule + Send + Sync>>,
+    physical: Vec<Weak<dyn PhysicalOptimizerRule + Send + Sync>>,
+    planner: [Weak<dyn QueryPlanner + Send + Sync>; 1],
 }
 
 impl Rules {
     fn of(session: &SessionState) -> Self {
         Self {
-            exprs: session.expr_planners().to_vec(),
-            relations: session.relation_planners().to_vec(),
-            functions: session.analyzer().function_rewrites().to_vec(),
-            analyzer: session.analyzer().rules.clone(),
-            logical: session.optimizers().to_vec(),
-            physical: session.physical_optimizers().to_vec(),
-            planner: Arc::clone(session.query_planner()),
+            exprs: weak(session.expr_planners()),
+            relations: weak(session.relation_planners()),
+            functions: weak(session.analyzer().function_rewrites()),
+            analyzer: weak(&session.analyzer().rules),
+            logical: weak(session.optimizers()),
+            physical: weak(session.physical_optimizers()),
+            planner: [Arc::downgrade(session.query_planner())],
         }
     }
 
@@ -68,16 +69,17 @@ impl Rules {
             && are_same(&self.analyzer, &session.analyzer().rules)
             && are_same(&self.logical, session.optimizers())
             && are_same(&self.physical, session.physical_optimizers())
-            && is_same(&self.planner, session.query_planner())
+            && are_same(&self.planner, std::slice::from_ref(session.query_planner()))
     }
 }
 
-fn is_same<T: ?Sized>(one: &Arc<T>, other: &Arc<T>) -> bool {
-    Arc::as_ptr(one).addr() == Arc::as_ptr(other).addr()
+fn weak<T: ?Sized>(rules: &[Arc<T>]) -> Vec<Weak<T>> {
+    rules.iter().map(Arc::downgrade).collect()
 }
 
-fn are_same<T: ?Sized>(some: &[Arc<T>], others: &[Arc<T>]) -> bool {
-    some.len() == others.len() && some.iter().zip(others).all(|(one, other)| is_same(one, other))
+fn are_same<T: ?Sized>(some: &[Weak<T>], others: &[Arc<T>]) -> bool {
+    let is_same = |(one, other): (&Weak<T>, &Arc<T>)| one.as_ptr().addr() == Arc::as_ptr(other).addr();
+    some.len() == others.len() && some.iter().zip(others).all(is_same)
 }
 
 impl Environments {

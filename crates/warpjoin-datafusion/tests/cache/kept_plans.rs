@@ -73,6 +73,9 @@ async fn plans_over_cached_columns_are_found_again() {
     uncache_table(&warp.context, "t").await.unwrap();
     assert_eq!(warp.used_bytes(), 0);
     assert!(!is_kept(&warp.context, &oracle, QUERIES[0]).await);
+    let runtime = Arc::downgrade(&warp.runtime);
+    drop(warp);
+    assert_eq!(runtime.strong_count(), 0, "plans keep no runtime");
 }
 
 #[tokio::test(flavor = "multi_thread")]

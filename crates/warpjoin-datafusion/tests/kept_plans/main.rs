@@ -14,9 +14,11 @@ use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
 use datafusion::scalar::ScalarValue;
+use warpjoin::Session;
 use warpjoin_datafusion::{
     DeviceTableProvider, WarpjoinExec, WarpjoinOptions, WarpjoinRuntime, WarpjoinSessionContext, load_table, session_of,
 };
+use warpjoin_device::{SimOptions, open_simulated};
 
 fn rows(batches: &[RecordBatch]) -> Vec<String> {
     common::rows(batches, false)
@@ -397,4 +399,20 @@ async fn one_table_under_two_names() {
     context.deregister_table("alias").unwrap();
     assert!(context.query("select count(*) from alias where y > 3").await.is_err());
     assert_eq!(counted(&context, "select count(*) from u where y > 3").await, (5, true));
+}
+
+#[tokio::test]
+async fn kept_plans_keep_no_devices() {
+    let devices = open_simulated(&SimOptions { devices: 1, ..SimOptions::default() }).unwrap();
+    let session = Session::new(devices.clone()).unwrap();
+    let runtime = WarpjoinRuntime::new(session);
+    let context = warp_on(Arc::clone(&runtime), |_| {});
+    tables(&context, true).await;
+    for sql in QUERIES {
+        twice(&context, sql).await;
+    }
+    let (weak, used_bytes) = (Arc::downgrade(&runtime), || devices[0].memory().used_bytes());
+    assert!(used_bytes() > 0);
+    drop((context, runtime));
+    assert_eq!((weak.strong_count(), used_bytes()), (0, 0));
 }

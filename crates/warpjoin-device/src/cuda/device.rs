@@ -11,6 +11,7 @@ use cudarc::driver::sys::CUresult;
 
 use super::context::Context;
 use super::driver::Driver;
+use super::exit::LibraryInUse;
 use super::functions;
 use super::module::{self, CudaKernel};
 use super::nvrtc::{self, Nvrtc, Target};
@@ -85,6 +86,7 @@ impl CudaDevice {
     }
 
     fn load(&self, source: &ModuleSource) -> Result<Vec<CudaKernel>> {
+        let _use = LibraryInUse::begin()?;
         let load = |image: &[u8]| module::load(&self.shared.context, image, &source.entries);
         let Some(Compiler { nvrtc, target }) = self.compiler else {
             return load(prebuilt::find(source).ok_or(DeviceError::NoNvrtc)?);

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use cudarc::driver::sys::{self, CUresult};
 
+use super::exit;
 use super::functions::{self, Code};
 use crate::{DeviceError, Result};
 
@@ -63,7 +64,10 @@ impl Driver {
         // SAFETY: the library is present; initializing twice is allowed.
         let result = unsafe { functions::cuInit(0) };
         if result == CUresult::CUDA_SUCCESS {
-            return Ok(*READY.get_or_init(|| Self { version }));
+            return Ok(*READY.get_or_init(|| {
+                exit::wait_at_exit();
+                Self { version }
+            }));
         }
         Err(DeviceError::NoGpu { reason: format!("cuInit: {}", describe(result)) })
     }

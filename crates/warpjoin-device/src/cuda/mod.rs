@@ -12,6 +12,7 @@ mod context;
 mod device;
 mod driver;
 mod event;
+mod exit;
 mod functions;
 mod info;
 mod module;

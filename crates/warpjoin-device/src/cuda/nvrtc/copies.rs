@@ -16,6 +16,7 @@ use cudarc::nvrtc::sys::nvrtcResult;
 use super::library::{Library, Outcome, describe};
 use super::process::first_compilation;
 use crate::ModuleSource;
+use crate::cuda::exit::LibraryInUse;
 
 /// Cores that one library can use: a fifth of a compilation holds its lock.
 const CORES_EACH: usize = 4;
@@ -99,7 +100,7 @@ impl Copies {
         let Some(file) = file() else { return };
         for _ in 1..self.max {
             let file = file.clone();
-            let load = move || match load_copy(&file) {
+            let load = move || match LibraryInUse::begin().map_err(Into::into).and_then(|_use| load_copy(&file)) {
                 Ok(library) => {
                     let copy = SharedLibrary { library, running: AtomicUsize::new(0) };
                     self.libraries.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(copy));

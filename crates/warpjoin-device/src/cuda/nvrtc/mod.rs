@@ -15,6 +15,7 @@ use std::sync::OnceLock;
 use cudarc::nvrtc::sys::{self, nvrtcResult};
 use warpjoin_kernels::HEADERS;
 
+use super::exit::{self, LibraryInUse};
 use crate::cache::KernelCache;
 use crate::{DeviceError, ModuleSource, Result};
 use copies::Copies;
@@ -94,7 +95,10 @@ impl Nvrtc {
         // SAFETY: the library is present.
         let known = unsafe { known_architectures() }?;
         let build = build_of((major, minor), Self::path().as_deref());
-        Ok(READY.get_or_init(|| Self { version: (major, minor), build, known }))
+        Ok(READY.get_or_init(|| {
+            exit::wait_at_exit();
+            Self { version: (major, minor), build, known }
+        }))
     }
 
     /// For example `13.0`.
@@ -161,6 +165,7 @@ impl Nvrtc {
     /// # Errors
     /// `KernelCompile` with the log if the text does not compile or lacks an entry.
     pub(super) fn compile(&self, source: &ModuleSource, target: Target) -> Result<Vec<u8>> {
+        let _use = LibraryInUse::begin()?;
         let library = copies()?.take(Self::path);
         let program = library.program(source)?;
         let result = program.compile(&options(source, target, self.version))?;
