@@ -6,6 +6,10 @@ use crate::params::{Ptr, params};
 constants! { "WJ_":
     /// Slots of the set that counts the keys of a sample, in bits: four a row.
     pub const SKETCH_BITS: u32 = 18;
+    /// The lowest bit of a filter of hashes: those below choose devices, those above [`SKETCH_FILTER_BITS_MAX`] of them the slot.
+    pub const SKETCH_FILTER_SHIFT: u32 = 16;
+    /// Most bits of a filter.
+    pub const SKETCH_FILTER_BITS_MAX: u32 = 24;
     /// Where the counter of rows has that of different keys.
     pub const SKETCH_KEYS_SHIFT: u32 = 26;
     /// Where it has that of keys that came again.

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use warpjoin_kernels::group::{SKETCH_BITS, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT};
+use warpjoin_kernels::group::{
+    SKETCH_BITS, SKETCH_FILTER_BITS_MAX, SKETCH_FILTER_SHIFT, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT,
+};
 
 use crate::Result;
 use crate::codegen::{Accumulator, GroupShape, RowSpec, Sink, Step, key_bytes, partition_slots};
@@ -22,6 +24,12 @@ use crate::plan::{Plan, State};
 const SAMPLE_ROWS: u64 = 1 << (SKETCH_BITS - 2);
 /// Fewer rows are done before a sample pays.
 const ROWS_MIN: u64 = 1 << 21;
+/// Standard deviations by which a number is not the expected one by chance.
+const DEVIATIONS: f64 = 5.0;
+/// Fewer groups cost little, however wrong their estimate is.
+const DOUBTFUL_GROUPS_MIN: f64 = 65536.0;
+/// Keys in a sample of keys that tell how many there are.
+const COUNTED_MIN: f64 = 64.0;
 /// Share of the slots of a block's table up to which it needs no partition.
 const BLOCK_LOAD: f64 = 0.5;
 
@@ -32,12 +40,14 @@ pub(super) struct Estimate {
     pub groups: f64,
     /// Some keys are far more frequent than others.
     pub is_skewed: bool,
+    /// The groups were counted, rather than concluded from a sample of rows.
+    pub is_counted: bool,
 }
 
 impl Estimate {
     /// As many as there should be room for: the estimate of a skewed sample is low.
     pub(super) fn groups_max(self) -> f64 {
-        if self.is_skewed { 4.0 * self.groups } else { self.groups }
+        if self.is_skewed && !self.is_counted { 4.0 * self.groups } else { self.groups }
     }
 }
 
@@ -82,21 +92,41 @@ impl Query<'_> {
             return Ok(expected.map(|(all_rows, groups)| {
                 let rows = all_rows / devices;
                 let groups = if devices > 1.0 { groups_among(groups, rows) } else { groups };
-                Estimate { rows, groups, is_skewed: false }
+                Estimate { rows, groups, is_skewed: false, is_counted: false }
             }));
         }
         let stride = |device| relation.source.shard_rows(device).div_ceil(SAMPLE_ROWS).max(1);
-        let sink = SketchSink { strides: (0..self.devices()).map(stride).collect() };
-        let samples = self.run_sink(relation, &generated, sink)?;
-        let estimates = samples.iter().map(|(sample, stride)| {
-            let all_rows = sample.rows * *stride as f64;
-            Estimate { rows: all_rows, groups: sample.groups_among(all_rows), is_skewed: sample.is_skewed(all_rows) }
-        });
-        let estimate = estimates.max_by(|a, b| a.groups.total_cmp(&b.groups));
-        if let Some(pipeline) = self.metrics.pipelines.last_mut() {
-            pipeline.rows_out = samples.iter().map(|(sample, _)| sample.keys as u64).sum();
+        let draws: Vec<Draw> =
+            (0..self.devices()).map(|device| Draw { stride: stride(device), filter_bits: 0 }).collect();
+        let samples = self.run_sink(relation, &generated, SketchSink { draws: draws.clone() })?;
+        self.note_keys(&samples);
+        let of_rows = draws.iter().zip(&samples).map(|(draw, sample)| (*sample, sample.rows * draw.stride as f64));
+        let of_rows: Vec<(Sample, f64)> = of_rows.collect();
+        let mut estimates: Vec<Estimate> =
+            of_rows.iter().map(|(sample, all_rows)| sample.estimate(*all_rows)).collect();
+        let is_doubtful = of_rows.iter().any(|(sample, all_rows)| sample.is_doubtful(*all_rows));
+        if is_doubtful && is_cheap_to_read(relation) {
+            let draw =
+                |(sample, all_rows): &(Sample, f64)| Draw { stride: 1, filter_bits: sample.filter_bits(*all_rows) };
+            let draws: Vec<Draw> = of_rows.iter().map(draw).collect();
+            let counted = self.run_sink(relation, &generated, SketchSink { draws: draws.clone() })?;
+            self.note_keys(&counted);
+            for ((estimate, draw), sample) in estimates.iter_mut().zip(&draws).zip(&counted) {
+                // Of a few keys the number says little.
+                if sample.keys >= COUNTED_MIN {
+                    let groups = sample.keys * (1u64 << draw.filter_bits) as f64;
+                    *estimate =
+                        Estimate { groups: groups.clamp(1.0, estimate.rows.max(1.0)), is_counted: true, ..*estimate };
+                }
+            }
         }
-        Ok(estimate)
+        Ok(estimates.into_iter().max_by(|a, b| a.groups.total_cmp(&b.groups)))
+    }
+
+    fn note_keys(&mut self, samples: &[Sample]) {
+        if let Some(pipeline) = self.metrics.pipelines.last_mut() {
+            pipeline.rows_out = samples.iter().map(|sample| sample.keys as u64).sum();
+        }
     }
 
     /// How the rows should be partitioned first; `None`: not at all.
@@ -200,23 +230,48 @@ impl Query<'_> {
     }
 }
 
-/// Samples the keys, every so many rows of a device.
+/// Whether all rows can be read once more, only to count their groups: they come from columns on the devices, and without probes.
+fn is_cheap_to_read(relation: &Relation) -> bool {
+    let is_near = match &relation.source {
+        Source::Table(table, _) => table.host_bytes() == 0,
+        Source::Intermediate(_) | Source::Groups(_) => true,
+        Source::Matches(..) | Source::Partitioned(_) | Source::Slice(_) => false,
+    };
+    is_near && !relation.steps.iter().any(|step| matches!(step, Step::Probe(_)))
+}
+
+/// What a sample has of a device's rows.
+#[derive(Debug, Clone, Copy)]
+struct Draw {
+    /// One row of so many.
+    stride: u64,
+    /// Of these, the rows of one key of 2^so many.
+    filter_bits: u32,
+}
+
+/// Samples the keys of each device.
 struct SketchSink {
-    strides: Vec<u64>,
+    draws: Vec<Draw>,
 }
 
 impl DeviceSink for SketchSink {
     type Filling = SketchTarget;
-    type Filled = (Sample, u64);
-    type Output = Vec<(Sample, u64)>;
+    type Filled = Sample;
+    type Output = Vec<Sample>;
 
     fn name(&self) -> String {
         "Sketch".to_string()
     }
 
     fn open(&self, lane: &mut Lane<'_>) -> Result<SketchTarget> {
-        let set = lane.stream.alloc_filled(8 << SKETCH_BITS, 0)?;
-        Ok(SketchTarget { set, stride: self.strides[lane.device] })
+        let Draw { stride, filter_bits } = self.draws[lane.device];
+        // The filter is behind the slots.
+        let set = lane.stream.alloc_filled(8 + (8 << SKETCH_BITS), 0)?;
+        if filter_bits > 0 {
+            let filter = ((1u64 << filter_bits) - 1) << SKETCH_FILTER_SHIFT;
+            lane.stream.write(&set, 8 << SKETCH_BITS, &filter.to_le_bytes())?;
+        }
+        Ok(SketchTarget { set, stride })
     }
 
     fn target<'t>(&'t self, sketch: &'t SketchTarget) -> Target<'t> {
@@ -232,11 +287,11 @@ impl DeviceSink for SketchSink {
         Ok(Pushed::Done)
     }
 
-    fn finish(&self, _: &mut Lane<'_>, sketch: SketchTarget, report: &Report) -> Result<(Sample, u64)> {
-        Ok((Sample::of_counter(report.rows), sketch.stride))
+    fn finish(&self, _: &mut Lane<'_>, _: SketchTarget, report: &Report) -> Result<Sample> {
+        Ok(Sample::of_counter(report.rows))
     }
 
-    fn combine(self, samples: Vec<(Sample, u64)>) -> Vec<(Sample, u64)> {
+    fn combine(self, samples: Vec<Sample>) -> Vec<Sample> {
         samples
     }
 }
@@ -256,6 +311,36 @@ impl Sample {
         Self { rows: part(0, SKETCH_KEYS_SHIFT), keys, singles: keys - part(SKETCH_REPEATED_SHIFT, 64) }
     }
 
+    fn estimate(self, all_rows: f64) -> Estimate {
+        let (groups, is_skewed) = (self.groups_among(all_rows), self.is_skewed(all_rows));
+        Estimate { rows: all_rows, groups, is_skewed, is_counted: false }
+    }
+
+    /// Whether the rows may well have far more groups than [`Self::groups_among`] says, and many: more keys came once than if all groups
+    /// were as frequent, and the rows of keys that were not seen could be a group each.
+    fn is_doubtful(self, all_rows: f64) -> bool {
+        if self.rows < 1.0 {
+            return false;
+        }
+        let even = self.even_groups(all_rows.max(1.0));
+        let expected = self.rows * (-self.rows / even).exp();
+        let is_uneven = self.singles > expected + DEVIATIONS * expected.sqrt() + 64.0;
+        let unseen = self.unseen(all_rows);
+        is_uneven && unseen > 4.0 * even && unseen > DOUBTFUL_GROUPS_MIN
+    }
+
+    /// Rows of groups that were not seen.
+    fn unseen(self, all_rows: f64) -> f64 {
+        all_rows * self.singles / self.rows.max(1.0)
+    }
+
+    /// A filter that leaves about as many keys as a sample may have rows, if there are as many groups as there can be.
+    fn filter_bits(self, all_rows: f64) -> u32 {
+        let groups_max = (2.0 * self.unseen(all_rows) + self.keys).min(all_rows);
+        let bits = (groups_max / SAMPLE_ROWS as f64).log2().ceil();
+        (bits.max(0.0) as u32).min(SKETCH_FILTER_BITS_MAX)
+    }
+
     /// Groups among `all_rows` rows. If all groups are as frequent, the different keys of the sample tell. A
     /// sample with more keys that came once than that explains is a skewed one: then the truth lies between
     /// that number and a group for each row of the share that was not seen yet (Good and Turing's estimate), and the
@@ -265,12 +350,7 @@ impl Sample {
             return 0.0;
         }
         let even = self.even_groups(all_rows.max(1.0));
-        if self.is_skewed(all_rows) {
-            let unseen = all_rows * self.singles / self.rows;
-            (even * unseen.max(even)).sqrt()
-        } else {
-            even
-        }
+        if self.is_skewed(all_rows) { (even * self.unseen(all_rows).max(even)).sqrt() } else { even }
     }
 
     fn is_skewed(self, all_rows: f64) -> bool {
@@ -314,7 +394,7 @@ fn costs_of(
         row_bytes: key_bytes + 8.0 * arguments.len() as f64,
         adds: words as f64,
         // The estimate of a skewed sample is low.
-        groups: if estimate.is_skewed { 2.0 * estimate.groups } else { estimate.groups },
+        groups: if estimate.is_skewed && !estimate.is_counted { 2.0 * estimate.groups } else { estimate.groups },
         rows: estimate.rows.max(1.0),
         is_cached: is_held(estimate.groups * 2.0 * shape.stride_words as f64 * 8.0, l2_bytes),
         has_probes: relation.steps.iter().any(|step| matches!(step, Step::Probe(_))),
@@ -344,6 +424,36 @@ mod tests {
     fn rows_bound_groups() {
         assert!(estimate(0.0, 0.0, 0.0, 0.0) == 0.0);
         assert!(estimate(1000.0, 1000.0, 1000.0, 5000.0) <= 5000.0);
+    }
+
+    /// A sample of rows whose key k is as frequent as 1 / (k + 1)^exponent.
+    fn drawn(rows: usize, groups: usize, exponent: f64) -> Sample {
+        let weight = |key: usize| ((key + 1) as f64).powf(-exponent);
+        let total: f64 = (0..groups).map(weight).sum();
+        let (mut keys, mut singles) = (0.0, 0.0);
+        for key in 0..groups {
+            let expected = rows as f64 * weight(key) / total;
+            keys += 1.0 - (-expected).exp();
+            singles += expected * (-expected).exp();
+        }
+        Sample { rows: rows as f64, keys, singles }
+    }
+
+    #[test]
+    fn groups_are_counted_where_a_sample_can_not_tell() {
+        for (groups, exponent, is_doubtful) in [
+            (150_000, 0.0, false),
+            (5_000_000, 0.0, false),
+            (1_000, 1.0, false),
+            (1_000_000, 0.5, false),
+            (5_000_000, 0.9, true),
+            (5_000_000, 1.2, true),
+        ] {
+            let sample = drawn(65536, groups, exponent);
+            assert_eq!(sample.is_doubtful(1e7), is_doubtful, "{groups} {exponent}: {sample:?}");
+            let left = groups as f64 / f64::from(1 << sample.filter_bits(1e7));
+            assert!(!is_doubtful || left < 131_072.0 && left > 1000.0, "{left} keys of {groups}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::exec::relation::{FinishedGroups, GroupShard};
 use crate::{Error, Result};
 
 /// Slots that an insert reads before its key is spilled.
-const STEPS_MAX: u64 = 512;
+const STEPS_MAX: u64 = 128;
 /// Slots that an insert reads before it asks for a larger table.
 const GROW_STEPS: u64 = 64;
 /// Chunks of rows that lie by partition: so many a block that the last ones end together, and no more than that takes.
@@ -20,6 +20,8 @@ const CHUNKS_A_BLOCK_MAX: u64 = 16;
 const CHUNK_ROWS_MIN: u64 = 64;
 /// How much larger a table is than the one before.
 const GROWTH: u64 = 8;
+/// Slots for each row that is known when a table grows: more will come.
+const SLOTS_A_ROW: u64 = 4;
 
 /// How large a table is.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +61,11 @@ impl GroupRoom {
         let each = (rows / partitions).max(rows / (CHUNKS_A_BLOCK_MAX * self.blocks));
         let chunk_rows = each.min(rows / (CHUNKS_A_BLOCK_MIN * self.blocks)).max(CHUNK_ROWS_MIN);
         Self { chunk_rows, finished_rows, ..self }
+    }
+
+    /// The same with so many slots, if that is more.
+    fn at_least(self, slots: u64) -> Self {
+        Self { slots: self.slots.max(slots.min(self.slots_max)), ..self }
     }
 
     /// Eight times the room; once there is room for every row, longer probes.
@@ -215,7 +222,7 @@ impl GroupTarget {
         let kernel = lane.kernel(&regroup(shape, lane.options.hash_bits), "regroup")?;
         for _ in 0..24 {
             let count = self.slots + 1 + self.spilled(&lane.stream)?;
-            let grown = room.grown();
+            let grown = room.grown().at_least(count.saturating_mul(SLOTS_A_ROW));
             // Every row may be a spilled one.
             let spill_rows = grown.spill_rows.max(count);
             let larger = GroupRoom { spill_rows, finished_rows: 0, ..grown };
