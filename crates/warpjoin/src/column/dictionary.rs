@@ -7,7 +7,7 @@ use std::any::{Any, TypeId};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewArray, LargeBinaryArray, LargeStringArray, StringViewArray, UInt32Array,
@@ -42,6 +42,9 @@ struct Twin {
     /// The codes of `sorted` by those of the dictionary.
     ranks: Vec<u32>,
 }
+
+/// The codes of a union by those of each of its parts, which the strings tell. `None`: they are the same.
+struct PartCodes(Vec<(Weak<dyn Array>, Option<Vec<u32>>)>);
 
 /// Of each of several interners: final codes by its own. `None`: they are the same.
 pub(crate) type FinalCodes = Vec<Option<Vec<u32>>>;
@@ -105,6 +108,11 @@ impl Dictionary {
         self.stored.is_empty()
     }
 
+    /// The type of the values.
+    pub(crate) fn value_type(&self) -> &DataType {
+        &self.value_type
+    }
+
     /// Whether the values ascend bytewise, so that codes compare like strings.
     pub fn is_sorted(&self) -> bool {
         self.sorted
@@ -161,6 +169,12 @@ impl Dictionary {
         }
         if let Some(twin) = from.twin.get().filter(|twin| Arc::ptr_eq(&twin.sorted.stored, &to.stored)) {
             return twin.ranks.par_iter().map(|&rank| Some(rank)).collect();
+        }
+        if let Some(parts) = to.attached::<PartCodes>()
+            && let Some((_, codes)) = parts.0.iter().find(|(part, _)| part.as_ptr().addr() == from.address())
+        {
+            let code = |code: u32| Some(codes.as_ref().map_or(code, |codes| codes[code as usize]));
+            return (0..from.len() as u32).into_par_iter().map(code).collect();
         }
         if to.sorted {
             return (0..from.len() as u32).into_par_iter().map(|code| to.code_of(from.bytes(code)?)).collect();
@@ -232,11 +246,21 @@ impl Dictionary {
     /// When there are none, or too many distinct values.
     pub(crate) fn union(parts: &[&Arc<Dictionary>]) -> Result<Dictionary> {
         let first = parts.first().ok_or_else(|| Error::internal("a union of no dictionaries"))?;
-        let mut interner = Interner::default();
-        for part in parts {
-            interner.intern(&part.stored, None, &mut Vec::new())?;
-        }
-        Ok(Self::of_interners(&[interner], &first.value_type, SORTED_LEN_MAX)?.0)
+        let seed = Seed::default();
+        let interner = |part: &&Arc<Dictionary>| {
+            let mut interner = Interner::new(seed);
+            interner.intern(&part.stored, None, &mut Vec::new()).map(|()| interner)
+        };
+        let interners: Vec<Interner> = parts.par_iter().map(interner).collect::<Result<_>>()?;
+        let (union, codes) = Self::of_interners(&interners, &first.value_type, SORTED_LEN_MAX)?;
+        let of_parts = parts.iter().map(|part| Arc::downgrade(&part.stored)).zip(codes);
+        union.attach(Arc::new(PartCodes(of_parts.collect())));
+        Ok(union)
+    }
+
+    /// Where its strings are.
+    fn address(&self) -> usize {
+        Arc::as_ptr(&self.stored).addr()
     }
 
     /// A dictionary of a string type that holds one value, or none.

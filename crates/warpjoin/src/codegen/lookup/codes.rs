@@ -6,7 +6,7 @@ use arrow::datatypes::DataType;
 
 use super::read::{place_of_code, read};
 use crate::codegen::bind::{Binder, Value};
-use crate::codegen::precomputed::{Made, plain_statistics, remembered};
+use crate::codegen::precomputed::{Made, plain_statistics, remembered, remembered_union};
 use crate::codegen::program::Op;
 use crate::codegen::value::{Kind, Range};
 use crate::column::{ColumnType, Dictionary, Domain, EncodedColumn};
@@ -77,7 +77,7 @@ pub(in crate::codegen) fn common_dictionary<'a>(
     match parts.as_slice() {
         [] => dictionary_of(data_type, None),
         [only] => Ok(Arc::clone(only)),
-        parts => Ok(Arc::new(Dictionary::union(parts)?)),
+        parts => remembered_union(parts),
     }
 }
 

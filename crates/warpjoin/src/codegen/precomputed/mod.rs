@@ -10,5 +10,5 @@ mod tabulation;
 pub(super) use lookup::plain_statistics;
 pub(crate) use lookup::{DictionaryTest, Lookup};
 pub(crate) use remembered::forget;
-pub(super) use remembered::{Made, remembered};
+pub(super) use remembered::{Made, remembered, remembered_union};
 pub(super) use tabulation::{Axis, AxisValues, Tabulations, encoded};
