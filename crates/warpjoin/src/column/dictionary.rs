@@ -52,6 +52,9 @@ pub(crate) type FinalCodes = Vec<Option<Vec<u32>>>;
 /// Dictionaries up to this size are sorted, so that codes compare like strings.
 pub(super) const SORTED_LEN_MAX: usize = 1 << 16;
 
+/// Values that a core copies at a time.
+const PIECE_VALUES: usize = 1 << 14;
+
 /// Part of the values from which on all of them are made at once.
 const FEW_SHARE: usize = 4;
 
@@ -345,18 +348,53 @@ impl Dictionary {
     }
 
     /// The sorted dictionary of distinct strings, which are numbered from 0, and its codes by their numbers.
-    fn in_order(mut order: Vec<(&[u8], u32)>, value_type: &DataType) -> Result<(Dictionary, Vec<u32>)> {
-        order.par_sort_unstable();
-        let mut bytes = Vec::with_capacity(order.iter().map(|(text, _)| text.len()).sum());
-        let mut ends = vec![0];
+    fn in_order(order: Vec<(&[u8], u32)>, value_type: &DataType) -> Result<(Dictionary, Vec<u32>)> {
+        let order = ordered(order);
+        let mut ends = Vec::with_capacity(order.len() + 1);
+        ends.push(0);
         let mut final_codes = vec![0; order.len()];
-        for (position, (text, code)) in order.into_iter().enumerate() {
-            bytes.extend_from_slice(text);
-            ends.push(bytes.len() as i64);
-            final_codes[code as usize] = position as u32;
+        let mut length = 0;
+        for (position, (text, code)) in order.iter().enumerate() {
+            length += text.len();
+            ends.push(length as i64);
+            final_codes[*code as usize] = position as u32;
         }
+        let mut bytes = vec![0; length];
+        let (mut rest, mut pieces) = (bytes.as_mut_slice(), vec![]);
+        for piece in order.chunks(PIECE_VALUES) {
+            let length = piece.iter().map(|(text, _)| text.len()).sum();
+            let (own, behind) = rest.split_at_mut(length);
+            pieces.push((own, piece));
+            rest = behind;
+        }
+        pieces.into_par_iter().for_each(|(mut own, piece)| {
+            for (text, _) in piece {
+                let (place, behind) = own.split_at_mut(text.len());
+                place.copy_from_slice(text);
+                own = behind;
+            }
+        });
         Ok((Self::new(array_of(bytes, ends, value_type)?, value_type, true), final_codes))
     }
+}
+
+/// Strings in order, each with its number. The eight bytes behind those that all begin with are compared first: they are at hand.
+fn ordered(order: Vec<(&[u8], u32)>) -> Vec<(&[u8], u32)> {
+    let texts = || order.par_iter().map(|(text, _)| *text);
+    let (Some(least), Some(greatest)) = (texts().min(), texts().max()) else { return order };
+    let shared = least.iter().zip(greatest).take_while(|(a, b)| a == b).count();
+    let head = |text: &[u8]| {
+        let behind = &text[shared..];
+        let mut head = [0; 8];
+        let length = behind.len().min(8);
+        head[..length].copy_from_slice(&behind[..length]);
+        u64::from_be_bytes(head)
+    };
+    let mut with_heads: Vec<(u64, &[u8], u32)> =
+        order.into_par_iter().map(|(text, number)| (head(text), text, number)).collect();
+    // Strings that end within the head may have one head: then all of them is compared.
+    with_heads.par_sort_unstable();
+    with_heads.into_par_iter().map(|(_, text, number)| (text, number)).collect()
 }
 
 impl fmt::Debug for Dictionary {
@@ -386,6 +424,22 @@ mod tests {
             assert_eq!(by_text.get(from.bytes(code).unwrap()), translated.as_ref());
         }
         codes.iter().flatten().count()
+    }
+
+    #[test]
+    fn strings_are_ordered_bytewise() {
+        let texts =
+            ["", "a", "a\0", "a\0\0\0\0\0\0\0\0", "a\0\0\0\0\0\0\0\0b", "ab", "b", "\u{ff}", "abcdefghi", "abcdefgh"];
+        for shared in ["", "x", "a long beginning of all"] {
+            let texts: Vec<String> = texts.iter().map(|text| format!("{shared}{text}")).collect();
+            let mut expected: Vec<(&[u8], u32)> = texts.iter().map(|text| text.as_bytes()).zip(0..).collect();
+            let found = ordered(expected.clone());
+            expected.sort_unstable();
+            assert_eq!(found, expected);
+        }
+        assert_eq!(ordered(vec![]), []);
+        let many = dictionary((0..40_000u32).map(|number| (number.wrapping_mul(2_654_435_761)).to_string()));
+        assert!((1..many.len() as u32).all(|code| many.bytes(code - 1) < many.bytes(code)), "sorted");
     }
 
     #[test]
