@@ -5,6 +5,7 @@
 // in which 0 is below every value's code or equal to the lowest (see order_code_*).
 #pragma once
 #include "common/simt.cuh"
+#include "group/constants.cuh"
 
 // Adds to a word of global memory that other threads add to as well.
 WJ_DEVICE void accumulate_add(u64* word, u64 value) { atomicAdd(word, value); }
@@ -47,6 +48,18 @@ WJ_DEVICE u32 order_code_f32(f32 value) {
 }
 WJ_DEVICE f64 order_value_f64(u64 code) {
     return __longlong_as_double((i64)(code ^ ((u64)((i64)~code >> 63) | 0x8000000000000000ULL)));
+}
+
+// Merges words into those of an accumulator in global memory; `high` is of a 128-bit sum.
+WJ_DEVICE void merge_words(u32 kind, u64* words, u64 low, u64 high) {
+    switch (kind) {
+        case WJ_MERGE_ADD: accumulate_add(words, low); break;
+        case WJ_MERGE_ADD_WIDE: accumulate_add_wide(words, (i128)((u128)high << 64 | low)); break;
+        case WJ_MERGE_ADD_DOUBLE: accumulate_add(reinterpret_cast<f64*>(words), __longlong_as_double((i64)low)); break;
+        case WJ_MERGE_MAX: accumulate_max(words, low); break;
+        case WJ_MERGE_OR: accumulate_or(words, low); break;
+        default: accumulate_xor(words, low); break;
+    }
 }
 
 // A 128-bit value of two words, low first.

@@ -54,18 +54,6 @@ WJ_DEVICE void open_groups(const Machine& m, Groups& groups, u32 walk_words) {
     }
 }
 
-// Merges words into those of a group in global memory.
-WJ_DEVICE void merge_words(u32 kind, u64* words, u64 low, u64 high) {
-    switch (kind) {
-        case WJ_MERGE_ADD: accumulate_add(words, low); break;
-        case WJ_MERGE_ADD_WIDE: accumulate_add_wide(words, wide_literal(low, high)); break;
-        case WJ_MERGE_ADD_DOUBLE: accumulate_add(reinterpret_cast<f64*>(words), __longlong_as_double((i64)low)); break;
-        case WJ_MERGE_MAX: accumulate_max(words, low); break;
-        case WJ_MERGE_OR: accumulate_or(words, low); break;
-        default: accumulate_xor(words, low); break;
-    }
-}
-
 // The upper word of a 128-bit sum's part of 64 bits.
 WJ_DEVICE u64 sign_word(u64 low) { return (u64)((i64)low >> 63); }
 

@@ -38,8 +38,26 @@ pub mod group_counter {
     }
 }
 
+/// How an accumulator merges values.
+pub mod merge_kind {
+    crate::constants::constants! { "WJ_MERGE_":
+        /// Adds words.
+        pub const ADD: u32 = 0;
+        /// Adds 128 bits.
+        pub const ADD_WIDE: u32 = 1;
+        /// Adds doubles.
+        pub const ADD_DOUBLE: u32 = 2;
+        /// The unsigned maximum.
+        pub const MAX: u32 = 3;
+        /// Or.
+        pub const OR: u32 = 4;
+        /// Exclusive or.
+        pub const XOR: u32 = 5;
+    }
+}
+
 pub(crate) fn all_defines() -> String {
-    [defines(), group_counter::defines()].concat()
+    [defines(), group_counter::defines(), merge_kind::defines()].concat()
 }
 
 params! {
@@ -75,5 +93,13 @@ params! {
         zero_row: u64,
         /// The other table.
         table: GroupTable<'a, B>,
+        /// Words of a row.
+        stride: u64,
+        /// Words of a long key; 0: the first word of a row has the key.
+        key_words: u64,
+        /// `merge_kind` << 32 | word of the row, of each accumulator.
+        merges: Ptr<'a, B, *const u64>,
+        /// Accumulators.
+        merge_count: u64,
     }
 }

@@ -118,24 +118,6 @@ pub mod group_front {
     }
 }
 
-/// How an accumulator merges values.
-pub mod merge_kind {
-    crate::constants::constants! { "WJ_MERGE_":
-        /// Adds words.
-        pub const ADD: u32 = 0;
-        /// Adds 128 bits.
-        pub const ADD_WIDE: u32 = 1;
-        /// Adds doubles.
-        pub const ADD_DOUBLE: u32 = 2;
-        /// The unsigned maximum.
-        pub const MAX: u32 = 3;
-        /// Or.
-        pub const OR: u32 = 4;
-        /// Exclusive or.
-        pub const XOR: u32 = 5;
-    }
-}
-
 /// Forms of an accumulator in a block's table: bits.
 pub mod merge_form {
     crate::constants::constants! { "WJ_FORM_":
@@ -219,7 +201,6 @@ pub(crate) fn all_defines() -> String {
         match_list::defines(),
         group_mode::defines(),
         group_front::defines(),
-        merge_kind::defines(),
         merge_form::defines(),
         operations(),
     ]

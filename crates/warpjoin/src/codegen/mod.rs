@@ -42,7 +42,7 @@ pub(crate) use expr::{IN_LIST_MAX, check_cast};
 pub use fixed::prebuilt_modules;
 pub(crate) use fixed::{
     BucketShape, FixedModule, PASS_MULTIPLE, RESTORE, SlotForm, USUAL_HASH_BITS, interpreters, partition_module,
-    pass_entry, prebuilt,
+    pass_entry, prebuilt, regroup,
 };
 pub(crate) use group::{ROWS_PER_THREAD_BITS_MAX, key_bytes, partition_slots};
 pub(crate) use interpret::{EncodedProgram, Program, ProgramKind, SharedBytes};
@@ -52,7 +52,6 @@ pub(crate) use pipeline::{
     shared_row_bytes,
 };
 pub(crate) use precomputed::{DictionaryTest, Lookup, forget};
-pub(crate) use print::regroup;
 pub(crate) use program::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 pub(crate) use shapes::{
     Accumulator, DirectSlots, FetchStep, FilterTest, GroupLimits, GroupMode, GroupShape, JoinShape, MatchForm,

@@ -11,7 +11,7 @@ use warpjoin_device::ModuleSource;
 
 pub(crate) use partition::{PASS_MULTIPLE, RESTORE, partition_module, pass_entry};
 pub use prebuilt::prebuilt_modules;
-pub(crate) use prebuilt::{USUAL_HASH_BITS, interpreters, prebuilt};
+pub(crate) use prebuilt::{USUAL_HASH_BITS, interpreters, prebuilt, regroup};
 pub(crate) use table::{BucketShape, SlotForm};
 
 /// A hand-written module of hash tables.

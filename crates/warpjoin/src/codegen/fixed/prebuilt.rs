@@ -6,10 +6,11 @@ use warpjoin_kernels::KernelFile;
 use crate::codegen::Constants;
 
 /// Files of which queries use one form, those that most queries want first. Hash tables of the Arrow-native API have many.
-const FILES: [KernelFile; 13] = [
+const FILES: [KernelFile; 14] = [
     warpjoin_kernels::JOIN_BUILD,
     warpjoin_kernels::PARTITION,
     warpjoin_kernels::RUNTIME_FILTER,
+    warpjoin_kernels::REGROUP,
     warpjoin_kernels::TOP_K,
     warpjoin_kernels::SORT,
     warpjoin_kernels::VALIDITY,
@@ -24,6 +25,12 @@ const FILES: [KernelFile; 13] = [
 
 /// All bits of a hash are kept.
 pub(crate) const USUAL_HASH_BITS: u32 = 64;
+
+/// The kernel that merges a group table into a larger one.
+pub(crate) fn regroup(hash_bits: u32) -> ModuleSource {
+    let file = warpjoin_kernels::REGROUP;
+    Constants { hash_bits, ..Constants::USUAL }.module(file, file.entries())
+}
 
 /// The kernels that interpret pipelines.
 pub(crate) fn interpreters(hash_bits: u32) -> ModuleSource {

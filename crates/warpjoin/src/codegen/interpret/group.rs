@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use warpjoin_kernels::group::{BLOCK_HEAD_WORDS, WALK_WORDS};
+use warpjoin_kernels::group::{BLOCK_HEAD_WORDS, WALK_WORDS, merge_kind};
 use warpjoin_kernels::interpret::{
-    INTERPRET_KEY_WORDS, Operation as Do, group_front, group_list, group_mode, merge_form, merge_kind,
+    INTERPRET_KEY_WORDS, Operation as Do, group_front, group_list, group_mode, merge_form,
 };
 
 use super::builder::{Builder, Made, Unknown};
@@ -14,24 +14,16 @@ use super::value::is_wide;
 use crate::codegen::program::{
     Accumulate, Around, Field, GroupFrame, GroupLoop, GroupTarget, Kernel, Slot, TableFields,
 };
-use crate::codegen::shapes::{AccumulatorKind, GroupMode, Merge, PreAggregation};
+use crate::codegen::shapes::{AccumulatorKind, GroupMode, PreAggregation};
 use crate::codegen::value::CType;
 
 /// How an accumulator merges values, and the type of these.
 fn merge_of(slot: &Slot) -> (u32, CType) {
     match slot.kind {
-        AccumulatorKind::Sum128 if slot.narrow_partial => (merge_kind::ADD_WIDE, CType::I64),
-        AccumulatorKind::Sum128 => (merge_kind::ADD_WIDE, CType::I128),
-        AccumulatorKind::SumFloat => (merge_kind::ADD_DOUBLE, CType::F64),
-        kind => {
-            let merge = match kind.merge() {
-                Merge::Add => merge_kind::ADD,
-                Merge::Max => merge_kind::MAX,
-                Merge::Or => merge_kind::OR,
-                Merge::Xor => merge_kind::XOR,
-            };
-            (merge, CType::U64)
-        }
+        AccumulatorKind::Sum128 if slot.narrow_partial => (slot.kind.merge_kind(), CType::I64),
+        AccumulatorKind::Sum128 => (slot.kind.merge_kind(), CType::I128),
+        AccumulatorKind::SumFloat => (slot.kind.merge_kind(), CType::F64),
+        kind => (kind.merge_kind(), CType::U64),
     }
 }
 

@@ -13,5 +13,4 @@ mod probe;
 mod statement;
 mod text;
 
-pub(crate) use group::regroup;
 pub(super) use kernel::print;

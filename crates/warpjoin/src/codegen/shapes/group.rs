@@ -1,5 +1,7 @@
 //! What generated code must know of group-bys: accumulators, and the tables that have them.
 
+use warpjoin_kernels::group::merge_kind;
+
 use super::packing::Packing;
 use crate::codegen::value::ValueType;
 use crate::options::GroupByForm;
@@ -107,6 +109,11 @@ pub(crate) struct GroupShape {
 }
 
 impl GroupShape {
+    /// How `regroup` merges the words of two rows: the kind and the first word of each accumulator.
+    pub(crate) fn merges(&self) -> Vec<u64> {
+        self.accumulators.iter().map(|&(kind, word)| u64::from(kind.merge_kind()) << 32 | word as u64).collect()
+    }
+
     /// How groups are accumulated, in words.
     pub(crate) fn form(&self) -> &'static str {
         match (self.mode, self.front) {
@@ -164,6 +171,19 @@ pub(crate) enum Merge {
 }
 
 impl AccumulatorKind {
+    /// As kernels know it.
+    pub(crate) fn merge_kind(self) -> u32 {
+        match (self, self.merge()) {
+            (Self::Sum128, _) => merge_kind::ADD_WIDE,
+            (Self::SumFloat, _) => merge_kind::ADD_DOUBLE,
+            (_, Merge::Add) => merge_kind::ADD,
+            (_, Merge::Max) => merge_kind::MAX,
+            (_, Merge::Or) => merge_kind::OR,
+            (_, Merge::Xor) => merge_kind::XOR,
+        }
+    }
+
+    /// What brings two values together.
     pub(crate) fn merge(self) -> Merge {
         match self {
             Self::Count | Self::Sum64 | Self::Sum128 | Self::SumFloat => Merge::Add,

@@ -219,7 +219,13 @@ impl GroupTarget {
     /// Merges the table and its spilled rows into larger ones until all fits, of which `room` tells; what blocks have still to
     /// do stays as it was.
     fn grow(&mut self, lane: &mut Lane<'_>, shape: &GroupShape, room: &mut GroupRoom) -> Result<()> {
-        let kernel = lane.kernel(&regroup(shape, lane.options.hash_bits), "regroup")?;
+        let kernel = lane.kernel(&regroup(lane.options.hash_bits), "regroup")?;
+        let mut merges = shape.merges();
+        // A buffer has at least a word.
+        let merge_count = merges.len() as u64;
+        merges.resize(merges.len().max(1), 0);
+        let merges = lane.stream.upload(bytemuck::cast_slice(&merges))?;
+        let key_words = if shape.mode == GroupMode::Wide { shape.packing.words() as u64 } else { 0 };
         for _ in 0..24 {
             let count = self.slots + 1 + self.spilled(&lane.stream)?;
             let grown = room.grown().at_least(count.saturating_mul(SLOTS_A_ROW));
@@ -243,6 +249,10 @@ impl GroupTarget {
                     counters: Ptr::of(&new.counters),
                     control: Ptr::of(&control),
                 },
+                stride: shape.stride_words as u64,
+                key_words,
+                merges: Ptr::of(&merges),
+                merge_count,
             };
             lane.stream.wait_for_permit()?;
             let begin = lane.stream.record()?;

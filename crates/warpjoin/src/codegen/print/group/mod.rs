@@ -1,7 +1,6 @@
 //! Text of what kernels with group tables do.
 
 mod block;
-mod regroup;
 mod slot;
 mod walk;
 
@@ -9,7 +8,6 @@ use self::slot::{SlotText, merge_global};
 use super::code::text_of;
 use crate::codegen::program::{Accumulate, GroupFrame, GroupLoop, GroupTarget, Nodes, TableFields};
 use crate::codegen::shapes::{GroupMode, PreAggregation};
-pub(crate) use regroup::regroup;
 
 /// Text in front of the loop over rows, its head, and text behind it.
 #[derive(Default)]

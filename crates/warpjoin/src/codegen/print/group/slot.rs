@@ -110,15 +110,6 @@ pub(super) fn clear_block(slot: &Slot, array: &str, slots: u32) -> String {
     if is_halved(slot) { format!("block_clear_sum({array}, {slots}, slot);") } else { format!("{array}[slot] = 0;") }
 }
 
-/// Code that reads a word run of a group table's row.
-pub(super) fn read_global(kind: AccumulatorKind, first: &str) -> String {
-    match kind {
-        AccumulatorKind::Sum128 => format!("wide_of_words({first})"),
-        AccumulatorKind::SumFloat => format!("__longlong_as_double((i64)*({first}))"),
-        _ => format!("*({first})"),
-    }
-}
-
 /// C type of a thread's own accumulator in a register.
 pub(super) fn partial_type(slot: &Slot) -> CType {
     match slot.kind {

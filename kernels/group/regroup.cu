@@ -1,0 +1,27 @@
+// Merges the rows of a group table, spilled ones included, into a larger one.
+//
+// regroup: a thread a row, grid stride. Status: WJ_STATUS_GROW, WJ_STATUS_FULL, as of any insertion.
+#include "common/control.cuh"
+#include "group/accumulate.cuh"
+#include "group/group_table.cuh"
+
+WJ_ENTRY(regroup, RegroupParams, 256) {
+    const GroupTable table = p.table;
+    const u32 stride = (u32)p.stride;
+    SpareRow spare = {0, false};
+    const u64 step = (u64)gridDim.x * blockDim.x;
+    for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.count; row += step) {
+        const u64* const old = p.rows + row * stride;
+        if (old[0] == 0) continue;
+        const u64 packed = (row == p.zero_row ? 0 : old[0]) - 1;
+        const u64 number = p.key_words == 0 ? group_row_narrow(table, stride, packed)
+                                            : group_row_of_words(table, stride, old + 1, (u32)p.key_words, spare);
+        if (number == WJ_NO_ROW) continue;
+        u64* const merged = table.rows + number * stride;
+        for (u64 at = 0; at < p.merge_count; ++at) {
+            const u32 kind = (u32)(p.merges[at] >> 32);
+            const u32 word = (u32)p.merges[at];
+            merge_words(kind, merged + word, old[word], kind == WJ_MERGE_ADD_WIDE ? old[word + 1] : 0);
+        }
+    }
+}
