@@ -11,7 +11,7 @@ use futures::TryStreamExt;
 use futures::future::join_all;
 use warpjoin::{Session, Table};
 
-use crate::cache::{ColumnCache, ParquetScan};
+use crate::cache::{CachedScan, ColumnCache, ParquetScan};
 use crate::config::CacheSettings;
 
 /// The files of a table, as they were listed before a query was planned.
@@ -55,7 +55,7 @@ async fn list(table: &Arc<dyn TableProvider>, session: &SessionState) -> Option<
     Some(files)
 }
 
-/// Cached columns that a plan reads.
+/// Columns of files that a plan reads.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadColumns {
     scan: ParquetScan,
@@ -63,7 +63,8 @@ pub(crate) struct ReadColumns {
     cache: Arc<ColumnCache>,
     settings: CacheSettings,
     session: Weak<Session>,
-    table: Weak<Table>,
+    /// Their table in the cache. `None`: they are read, or looked for, when the plan runs.
+    table: Option<Weak<Table>>,
 }
 
 impl ReadColumns {
@@ -78,13 +79,23 @@ impl ReadColumns {
     ) -> Option<(Self, Arc<Table>)> {
         let table = cache.resident(&scan, &schema, settings.limits(session), session)?;
         let (cache, session) = (Arc::clone(cache), Arc::downgrade(session));
-        Some((Self { scan, schema, cache, settings, session, table: Arc::downgrade(&table) }, table))
+        Some((Self { scan, schema, cache, settings, session, table: Some(Arc::downgrade(&table)) }, table))
+    }
+
+    /// The columns of a scan that reads them when it runs.
+    pub(crate) fn later(scan: &CachedScan, session: &Arc<Session>) -> Self {
+        let CachedScan { scan, schema, cache, settings } = scan.clone();
+        Self { scan, schema, cache, settings, session: Arc::downgrade(session), table: None }
     }
 
     fn are_current(&self) -> bool {
         let Some(session) = self.session.upgrade() else { return false };
-        let table = self.cache.resident(&self.scan, &self.schema, self.settings.limits(&session), &session);
-        table.is_some_and(|table| Weak::as_ptr(&self.table) == Arc::as_ptr(&table))
+        let limits = self.settings.limits(&session);
+        match (self.cache.resident(&self.scan, &self.schema, limits, &session), &self.table) {
+            (Some(table), Some(known)) => known.as_ptr() == Arc::as_ptr(&table),
+            (None, None) => self.cache.accepts(&self.scan, limits),
+            _ => false,
+        }
     }
 }
 
@@ -113,15 +124,26 @@ impl Files {
 
     /// Whether another plan reads the same.
     pub(super) fn are(&self, other: &Self) -> bool {
-        let reads = |files: &Self, table: &Weak<Table>| files.columns.iter().any(|it| Weak::ptr_eq(&it.table, table));
+        let are_same = |one: &ReadColumns, two: &ReadColumns| match (&one.table, &two.table) {
+            (Some(one), Some(two)) => Weak::ptr_eq(one, two),
+            (None, None) => one.scan.key == two.scan.key,
+            _ => false,
+        };
+        let reads = |files: &Self, columns: &ReadColumns| files.columns.iter().any(|it| are_same(it, columns));
         let has = |files: &Self, listing: &Listing| files.listings.iter().any(|it| it.files == listing.files);
-        self.columns.iter().all(|columns| reads(other, &columns.table))
-            && other.columns.iter().all(|columns| reads(self, &columns.table))
+        self.columns.iter().all(|columns| reads(other, columns))
+            && other.columns.iter().all(|columns| reads(self, columns))
             && self.listings.iter().all(|listing| has(other, listing))
     }
 
     /// Whether the plan reads one of these tables.
     pub(super) fn have(&self, tables: &[Weak<Table>]) -> bool {
-        self.columns.iter().any(|columns| tables.iter().any(|table| Weak::ptr_eq(table, &columns.table)))
+        let mut own = self.columns.iter().filter_map(|columns| columns.table.as_ref());
+        own.any(|own| tables.iter().any(|table| Weak::ptr_eq(table, own)))
+    }
+
+    /// Whether all columns were in the cache when the plan was made.
+    pub(crate) fn are_cached(&self) -> bool {
+        self.columns.iter().all(|columns| columns.table.is_some())
     }
 }

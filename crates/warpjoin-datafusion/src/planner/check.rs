@@ -63,10 +63,12 @@ fn lines(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
     lines
 }
 
-/// The words of a line, sorted, without numbers of columns.
+/// The words of a line, sorted, without numbers of columns, and of columns that are cached.
 fn words(line: &str) -> Vec<&str> {
     let mut words: Vec<&str> = line.split([' ', ',', '(', ')', '[', ']']).collect();
-    words.retain(|word| !word.is_empty() && !word.starts_with('#') && !word.contains('@'));
+    words.retain(|word| {
+        !word.is_empty() && !word.starts_with('#') && !word.contains('@') && !word.starts_with("cached=")
+    });
     words.sort_unstable();
     words
 }

@@ -16,8 +16,7 @@ use crate::exec::WarpjoinExec;
 use crate::kept::{Files, Listing, ReadColumns};
 use crate::runtime::WarpjoinRuntime;
 
-/// What a new plan over tables with these files depends on. `None` if it reads files when it runs: then the next query finds
-/// their columns cached, and has another plan.
+/// What a new plan over tables with these files depends on. `None` if the CPU reads files.
 pub(super) fn files(
     plan: &Arc<dyn ExecutionPlan>,
     listings: Vec<Listing>,
@@ -25,15 +24,19 @@ pub(super) fn files(
     options: &WarpjoinOptions,
 ) -> Option<Files> {
     let settings = CacheSettings::of(options);
-    let (mut columns, mut are_cached) = (vec![], true);
+    let (mut columns, mut is_kept) = (vec![], true);
     let visited = plan.apply(|node| {
-        are_cached = match node.downcast_ref::<WarpjoinExec>() {
-            Some(part) => add_columns(part, runtime, settings, &mut columns)?,
-            None => !reads_files(node),
-        };
-        Ok(if are_cached { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+        if let Some(part) = node.downcast_ref::<WarpjoinExec>() {
+            is_kept = add_columns(part, runtime, settings, &mut columns)?;
+        } else if node.is::<CachedScanExec>() {
+            // A child of a part, which has added it. On the CPU only the part's template runs it.
+            return Ok(TreeNodeRecursion::Jump);
+        } else {
+            is_kept = !reads_files(node);
+        }
+        Ok(if is_kept { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
     });
-    (visited.is_ok() && are_cached).then(|| Files::new(listings, columns))
+    (visited.is_ok() && is_kept).then(|| Files::new(listings, columns))
 }
 
 /// Whether a node reads files when it runs.
@@ -42,7 +45,7 @@ pub(super) fn reads_files(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<CachedScanExec>() || source.is_some_and(|source| source.downcast_ref::<FileScanConfig>().is_some())
 }
 
-/// Adds the cached columns of a part; whether the part reads its files from the cache.
+/// Adds the columns of a part; whether the part reads its files through the cache.
 fn add_columns(
     part: &WarpjoinExec,
     runtime: &WarpjoinRuntime,
@@ -50,6 +53,8 @@ fn add_columns(
     columns: &mut Vec<ReadColumns>,
 ) -> Result<bool> {
     let (session, cache) = (part.session(), runtime.cache(part.session()));
+    let later = part.children().into_iter().filter_map(|child| child.downcast_ref::<CachedScanExec>());
+    columns.extend(later.map(|scan| ReadColumns::later(scan.role(), session)));
     let mut are_cached = true;
     part.template().apply(|node| {
         if reads_files(node) {

@@ -253,7 +253,11 @@ async fn plan_given(
         // The first query of its kind may be the only one. Where a plan can't be kept, it is tried again ever more rarely.
         None => matches!(kept.sights(&parameter_key), sights if sights > 1 && sights.is_power_of_two()),
     };
-    if is_wanted && let Some(bound) = &planned.bound {
+    // A filter without values leaves all row groups.
+    if is_wanted
+        && let Some(bound) = &planned.bound
+        && bound.plan.files().are_cached()
+    {
         // The query has its plan, whatever becomes of the one for later queries.
         let planned = (&planned.plan, bound.plan.files());
         let ended = keep_parameterized(query, parameter_key, home, planned, state, kept).await;

@@ -72,7 +72,8 @@ async fn plans_over_cached_columns_are_found_again() {
     }
     uncache_table(&warp.context, "t").await.unwrap();
     assert_eq!(warp.used_bytes(), 0);
-    assert!(!is_kept(&warp.context, &oracle, QUERIES[0]).await);
+    // As before they were cached.
+    assert!(is_kept(&warp.context, &oracle, QUERIES[0]).await);
     let runtime = Arc::downgrade(&warp.runtime);
     drop(warp);
     assert_eq!(runtime.strong_count(), 0, "plans keep no runtime");
@@ -136,6 +137,35 @@ async fn other_files_are_other_plans() {
         assert!(!is_kept(&warp.context, &oracle, BY_KEY).await);
         settle().await;
     }
+}
+
+/// Plans that read row groups when they run are kept until all of their columns are there.
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_over_row_groups_are_kept() {
+    let folder = folder();
+    let path = folder.path().join("t.parquet");
+    write(&path, 0, 20_000).await;
+    let (warp, oracle) = (checking(1), stock());
+    register(&[&warp.context, &oracle], "t", &path).await;
+    let few = |from: usize| {
+        format!("SELECT k, sum(price), max(name) FROM t WHERE id BETWEEN {from} AND {} GROUP BY k", from + 70)
+    };
+    for round in 0..5 {
+        for from in [3100, 9900] {
+            assert_eq!(is_kept(&warp.context, &oracle, &few(from)).await, round > 0, "{round} {from}");
+        }
+    }
+    // Other values of the same filter read other row groups.
+    for from in [300, 5100, 12_000, 15_500] {
+        assert!(!is_kept(&warp.context, &oracle, &few(from)).await, "{from}");
+    }
+    assert!(warp.used_bytes() < 16_000 * 20, "{}", warp.used_bytes());
+    let all = "SELECT k, sum(price), max(name) FROM t WHERE id >= 0 GROUP BY k";
+    is_kept(&warp.context, &oracle, all).await;
+    assert!(!is_kept(&warp.context, &oracle, &few(3100)).await, "its columns are there now");
+    assert!(is_kept(&warp.context, &oracle, &few(3100)).await);
+    warp.runtime.clear_cache();
+    assert!(!is_kept(&warp.context, &oracle, &few(3100)).await);
 }
 
 /// Files in folders that are named by values.
