@@ -24,5 +24,5 @@ pub(crate) use columns::{ColumnCache, TableHolder};
 pub(crate) use entry::{CachedColumnInfo, DecodedOn, ReadColumn};
 pub(crate) use row_groups::Pruned;
 pub(crate) use scan::{CachedScan, CachedScanExec};
-pub(crate) use source::ParquetScan;
+pub(crate) use source::{ParquetScan, are_current};
 pub(crate) use stored::{StoredPages, StoredScan};

@@ -203,8 +203,7 @@ impl ParquetScan {
     /// takes as long as reading.
     pub(crate) fn is_current(&self) -> bool {
         let is_local = self.key.store.as_str().starts_with("file:");
-        let files = LocalFileSystem::new();
-        !is_local || self.key.files.iter().all(|file| is_current(&files, &file.meta))
+        !is_local || are_current(self.key.files.iter().map(|file| &file.meta))
     }
 
     /// Bytes of the files.
@@ -294,7 +293,12 @@ fn parts_of(file: &FileKey, access: Option<&ParquetAccessPlan>, task_bytes: u64)
     (0..parts).map(part).collect()
 }
 
-/// Whether a file of the local file system has the size and the time of modification that it was listed with.
+/// Whether files of the local file system have the sizes and the times of modification that they were listed with.
+pub(crate) fn are_current<'a>(files: impl IntoIterator<Item = &'a ObjectMeta>) -> bool {
+    let local = LocalFileSystem::new();
+    files.into_iter().all(|meta| is_current(&local, meta))
+}
+
 fn is_current(files: &LocalFileSystem, meta: &ObjectMeta) -> bool {
     let Ok(path) = files.path_to_filesystem(&meta.location) else { return false };
     let Ok(now) = std::fs::metadata(path) else { return false };

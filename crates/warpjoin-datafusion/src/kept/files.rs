@@ -1,17 +1,20 @@
 //! What a plan over files depends on besides the query: which files its tables have, and which cached columns it reads.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::listing::ListingTable;
 use datafusion::execution::SessionState;
 use datafusion::object_store::ObjectMeta;
+use datafusion::object_store::local::LocalFileSystem;
 use futures::TryStreamExt;
 use futures::future::join_all;
 use warpjoin::{Session, Table};
 
-use crate::cache::{CachedScan, ColumnCache, ParquetScan};
+use crate::cache::{CachedScan, ColumnCache, ParquetScan, are_current};
 use crate::config::CacheSettings;
 
 /// The files of a table, as they were listed before a query was planned.
@@ -20,18 +23,74 @@ pub(crate) struct Listing {
     table: Weak<dyn TableProvider>,
     /// By path.
     files: Vec<ObjectMeta>,
+    /// If all files are local: their folders.
+    folders: Option<Folders>,
 }
 
 impl Listing {
     /// The files that a table has now. `None` if the table can't tell, or only by asking a remote store.
     pub(crate) async fn of(table: &Arc<dyn TableProvider>, session: &SessionState) -> Option<Self> {
+        // A file that comes while files are listed changes a folder behind this.
+        let folders = Folders::of(table);
         let files = list(table, session).await?;
-        Some(Self { table: Arc::downgrade(table), files })
+        Some(Self { table: Arc::downgrade(table), files, folders })
     }
 
     async fn is_current(&self, session: &SessionState) -> bool {
         let Some(table) = self.table.upgrade() else { return false };
+        if self.folders.as_ref().is_some_and(Folders::are_unchanged) && are_current(&self.files) {
+            return true;
+        }
         list(&table, session).await.is_some_and(|files| files == self.files)
+    }
+}
+
+/// All folders of a table's local files, with the times at which an entry of theirs came, went or was renamed.
+#[derive(Debug, Clone)]
+struct Folders(Vec<(PathBuf, SystemTime)>);
+
+/// Most folders that are looked at, rather than listed.
+const FOLDERS_MAX: usize = 1000;
+/// How long ago a folder must have changed, so that a change right after its time was read has another time.
+const SETTLED: Duration = Duration::from_secs(2);
+
+impl Folders {
+    /// `None` if there are files elsewhere, or folders that changed just now.
+    fn of(table: &Arc<dyn TableProvider>) -> Option<Self> {
+        let table = table.downcast_ref::<ListingTable>()?;
+        let (local, mut folders, mut next) = (LocalFileSystem::new(), vec![], vec![]);
+        for path in table.table_paths() {
+            if !path.object_store().as_str().starts_with("file:") {
+                return None;
+            }
+            let path = local.path_to_filesystem(path.prefix()).ok()?;
+            // Of a table of one file, the file tells.
+            if path.is_dir() {
+                next.push(path);
+            }
+        }
+        while let Some(folder) = next.pop() {
+            let changed = std::fs::metadata(&folder).ok()?.modified().ok()?;
+            if folders.len() == FOLDERS_MAX || changed.elapsed().ok()? < SETTLED {
+                return None;
+            }
+            for entry in std::fs::read_dir(&folder).ok()? {
+                let entry = entry.ok()?;
+                let kind = entry.file_type().ok()?;
+                if kind.is_dir() || kind.is_symlink() && entry.path().is_dir() {
+                    next.push(entry.path());
+                }
+            }
+            folders.push((folder, changed));
+        }
+        Some(Self(folders))
+    }
+
+    fn are_unchanged(&self) -> bool {
+        let is_unchanged = |(folder, changed): &(PathBuf, SystemTime)| {
+            std::fs::metadata(folder).and_then(|now| now.modified()).is_ok_and(|now| now == *changed)
+        };
+        self.0.iter().all(is_unchanged)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Plans over cached columns of files are found again, as long as their files and columns are there.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
@@ -137,6 +138,47 @@ async fn other_files_are_other_plans() {
         assert!(!is_kept(&warp.context, &oracle, BY_KEY).await);
         settle().await;
     }
+}
+
+/// Folders that have not changed for a while are not listed again.
+#[tokio::test(flavor = "multi_thread")]
+async fn changed_folders_are_seen() {
+    let folder = folder();
+    let inner = folder.path().join("inner");
+    write(&inner.join("a.parquet"), 0, 3000).await;
+    std::fs::create_dir(folder.path().join("empty")).unwrap();
+    let age = || {
+        for name in ["", "inner", "empty"] {
+            let time = SystemTime::now() - Duration::from_secs(60);
+            std::fs::File::open(folder.path().join(name)).unwrap().set_modified(time).unwrap();
+        }
+    };
+    age();
+    let (warp, oracle) = (checking(1), stock());
+    for context in [&warp.context, &oracle] {
+        run(context, "SET datafusion.runtime.list_files_cache_limit = '0'").await;
+        run(context, "SET datafusion.execution.listing_table_ignore_subdirectory = false").await;
+    }
+    register(&[&warp.context, &oracle], "t", folder.path()).await;
+    let settle = async || {
+        for _ in 0..3 {
+            is_kept(&warp.context, &oracle, BY_KEY).await;
+        }
+        assert!(is_kept(&warp.context, &oracle, BY_KEY).await);
+    };
+    settle().await;
+    for (number, name) in ["inner/b", "empty/c", "d"].into_iter().enumerate() {
+        write(&folder.path().join(format!("{name}.parquet")), number as i64 * 1000, 500).await;
+        assert!(!is_kept(&warp.context, &oracle, BY_KEY).await, "{name}");
+        age();
+        settle().await;
+    }
+    std::fs::remove_file(inner.join("b.parquet")).unwrap();
+    assert!(!is_kept(&warp.context, &oracle, BY_KEY).await);
+    age();
+    settle().await;
+    write(&inner.join("a.parquet"), 7000, 2500).await;
+    assert!(!is_kept(&warp.context, &oracle, BY_KEY).await, "a file is written in place");
 }
 
 /// Plans that read row groups when they run are kept until all of their columns are there.
