@@ -38,10 +38,12 @@ impl Listing {
 
     async fn is_current(&self, session: &SessionState) -> bool {
         let Some(table) = self.table.upgrade() else { return false };
-        if self.folders.as_ref().is_some_and(Folders::are_unchanged) && are_current(&self.files) {
-            return true;
-        }
-        list(&table, session).await.is_some_and(|files| files == self.files)
+        self.is_unchanged() || list(&table, session).await.is_some_and(|files| files == self.files)
+    }
+
+    /// Whether that is known without listing files.
+    fn is_unchanged(&self) -> bool {
+        self.folders.as_ref().is_some_and(Folders::are_unchanged) && are_current(&self.files)
     }
 }
 
@@ -170,15 +172,15 @@ impl Files {
         Self { listings, columns }
     }
 
-    /// Whether there are none.
-    pub(crate) fn are_none(&self) -> bool {
-        self.listings.is_empty()
-    }
-
     /// Whether the plan reads what a plan that is made now would read.
     pub(crate) async fn are_current(&self, session: &SessionState) -> bool {
         self.columns.iter().all(ReadColumns::are_current)
             && join_all(self.listings.iter().map(|listing| listing.is_current(session))).await.into_iter().all(|is| is)
+    }
+
+    /// Whether they are known to be current without a session.
+    pub(crate) fn are_unchanged(&self) -> bool {
+        self.listings.iter().all(Listing::is_unchanged) && self.columns.iter().all(ReadColumns::are_current)
     }
 
     /// Whether another plan reads the same.

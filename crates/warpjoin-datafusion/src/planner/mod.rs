@@ -116,8 +116,7 @@ fn keeps_plans(session: &SessionState) -> bool {
 /// A kept plan, if the files that it reads are as they were when it was made. Otherwise it is forgotten.
 async fn current(known: Option<Bound>, session: &SessionState, kept: &KeptPlans) -> Option<Bound> {
     let known = known?;
-    let files = known.plan.files();
-    if files.are_none() || files.are_current(session).await {
+    if known.plan.files().are_current(session).await {
         return Some(known);
     }
     kept.forget(&known.plan);

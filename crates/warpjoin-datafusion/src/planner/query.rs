@@ -181,7 +181,7 @@ async fn find(context: &SessionContext, text: &str) -> Result<Option<Arc<dyn Exe
         if !are_same {
             continue;
         }
-        if !kept.plan.files().are_none() {
+        if !kept.plan.files().are_unchanged() {
             let state = context.state();
             if current(Some(kept.clone()), &state, runtime.kept_plans()).await.is_none() {
                 continue;
