@@ -23,3 +23,14 @@ fn prebuilt_kernels_are_of_these_sources() {
         }
     }
 }
+
+/// Devices ask for one entry of a module, and for a module of one entry as it is: both must be what is prebuilt.
+#[test]
+fn modules_of_one_entry_are_found() {
+    let modules = prebuilt_modules();
+    let alone = modules.iter().filter(|module| !module.defines.iter().any(|define| define.starts_with("WJ_SELECTED")));
+    let alone: Vec<&str> = alone.map(|module| module.entries[0].as_str()).collect();
+    for entry in ["decompress_snappy", "pack_validity", "regroup"] {
+        assert!(alone.contains(&entry), "{entry}: {alone:?}");
+    }
+}
