@@ -7,10 +7,12 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::physical_expr::PhysicalExpr;
 use warpjoin::Table;
 use warpjoin_device::MemoryPlace;
 use warpjoin_device::sync::{self, Mutex, MutexGuard};
 
+use super::row_groups::Pruned;
 use super::source::ScanKey;
 
 /// Tables that are kept of the columns of one entry, so that queries which read the same columns get the same table.
@@ -27,7 +29,29 @@ pub(crate) struct Entry {
     columns: Mutex<Columns>,
     /// Bytes that were read of row groups of the files, instead of all.
     read_of_parts: AtomicU64,
+    /// What filters leave, so that footers need not be looked at for each query.
+    pruned: Mutex<Vec<(PrunedFor, Option<Pruned>)>>,
 }
+
+/// What decides what is pruned of some files.
+#[derive(Debug)]
+pub(crate) struct PrunedFor {
+    pub(crate) filter: Arc<dyn PhysicalExpr>,
+    /// Of the scan.
+    pub(crate) columns: Vec<usize>,
+    /// Of these, those that are not cached in whole.
+    pub(crate) missing: Vec<usize>,
+}
+
+impl PrunedFor {
+    fn is(&self, other: &Self) -> bool {
+        // Words would not do: a string may look like an expression.
+        self.columns == other.columns && self.missing == other.missing && *self.filter == *other.filter
+    }
+}
+
+/// Filters whose row groups are remembered.
+const FILTERS_MAX: usize = 64;
 
 #[derive(Default)]
 struct Columns {
@@ -82,6 +106,7 @@ impl Entry {
             reading: tokio::sync::Mutex::default(),
             columns: Mutex::default(),
             read_of_parts: AtomicU64::new(0),
+            pruned: Mutex::default(),
         }
     }
 
@@ -136,6 +161,19 @@ impl Entry {
         missing.sort_unstable();
         missing.dedup();
         missing
+    }
+
+    /// What a filter is known to leave.
+    pub(crate) fn pruned(&self, of: &PrunedFor) -> Option<Option<Pruned>> {
+        sync::locked(&self.pruned).iter().find(|(known, _)| known.is(of)).map(|(_, pruned)| pruned.clone())
+    }
+
+    /// Remembers what a filter leaves.
+    pub(crate) fn remember_pruned(&self, of: PrunedFor, pruned: Option<Pruned>) {
+        let mut known = sync::locked(&self.pruned);
+        known.push((of, pruned));
+        let excess = known.len().saturating_sub(FILTERS_MAX);
+        known.drain(..excess);
     }
 
     /// Whether to read `bytes` of some row groups rather than all `whole_bytes`. Until parts together have cost as much, nobody knows

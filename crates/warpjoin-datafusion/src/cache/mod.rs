@@ -21,7 +21,7 @@ mod stored;
 
 pub(crate) use arriving::StopOnDrop;
 pub(crate) use columns::{ColumnCache, TableHolder};
-pub(crate) use entry::{CachedColumnInfo, DecodedOn, ReadColumn};
+pub(crate) use entry::{CachedColumnInfo, DecodedOn, PrunedFor, ReadColumn};
 pub(crate) use row_groups::Pruned;
 pub(crate) use scan::{CachedScan, CachedScanExec};
 pub(crate) use source::{ParquetScan, are_current};

@@ -14,6 +14,7 @@ use datafusion::datasource::physical_plan::parquet::ParquetAccessPlan;
 use datafusion::execution::TaskContext;
 use datafusion::parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use datafusion::parquet::file::metadata::RowGroupMetaData;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 
 use super::source::ParquetScan;
@@ -32,14 +33,20 @@ pub(crate) struct RowGroups {
 struct FileGroups {
     /// How many the file has.
     all: usize,
-    /// Positions of those that were chosen.
+    /// Positions of those that were chosen, ascending.
     chosen: Vec<usize>,
+}
+
+impl FileGroups {
+    fn has(&self, group: usize) -> bool {
+        self.chosen.binary_search(&group).is_ok()
+    }
 }
 
 impl RowGroups {
     /// Whether a row group of a file was chosen.
     pub(super) fn has(&self, file: usize, group: usize) -> bool {
-        self.files.get(file).is_some_and(|file| file.chosen.contains(&group))
+        self.files.get(file).is_some_and(|file| file.has(group))
     }
 
     /// What DataFusion shall read of a file; `None`: nothing.
@@ -57,8 +64,9 @@ impl RowGroups {
 }
 
 /// The row groups that a filter leaves.
+#[derive(Debug, Clone)]
 pub(crate) struct Pruned {
-    pub(crate) row_groups: RowGroups,
+    pub(crate) row_groups: Arc<RowGroups>,
     /// Bytes in the files of the scan's columns in these row groups.
     pub(crate) bytes: u64,
     /// Bytes in the files of other columns in all row groups.
@@ -94,13 +102,18 @@ impl ParquetScan {
         for (footer, file) in footers.all.iter().zip(&files) {
             for (number, group) in footer.metadata.row_groups().iter().enumerate() {
                 whole_bytes += stored_bytes(group, &whole_names);
-                if file.chosen.contains(&number) {
+                if file.has(number) {
                     rows += u64::try_from(group.num_rows()).unwrap_or(0);
                     bytes += stored_bytes(group, &names);
                 }
             }
         }
-        Ok(Some(Pruned { row_groups: RowGroups { files, rows }, bytes, whole_bytes }))
+        Ok(Some(Pruned { row_groups: Arc::new(RowGroups { files, rows }), bytes, whole_bytes }))
+    }
+
+    /// The filter that row groups are pruned by; `None` if there is none.
+    pub(crate) fn filter(&self) -> Option<Arc<dyn PhysicalExpr>> {
+        self.predicate().map(|predicate| Arc::clone(predicate.orig_expr()))
     }
 
     /// What the filter says of statistics; `None` if that is nothing.

@@ -184,8 +184,8 @@ impl ParquetScan {
     }
 
     /// The same scan of some row groups.
-    pub(crate) fn only(&self, row_groups: RowGroups) -> Self {
-        let key = ScanKey { row_groups: Some(Arc::new(row_groups)), ..self.key.clone() };
+    pub(crate) fn only(&self, row_groups: Arc<RowGroups>) -> Self {
+        let key = ScanKey { row_groups: Some(row_groups), ..self.key.clone() };
         Self { key, ..self.clone() }
     }
 

@@ -13,7 +13,9 @@ use futures::{FutureExt, StreamExt, stream};
 use warpjoin::parquet::{DecodeError, StoredColumn, decode_table};
 use warpjoin::{Cause, Session, Table};
 
-use crate::cache::{CachedScan, DecodedOn, ParquetScan, Pruned, ReadColumn, StopOnDrop, StoredPages, StoredScan};
+use crate::cache::{
+    CachedScan, DecodedOn, ParquetScan, Pruned, PrunedFor, ReadColumn, StopOnDrop, StoredPages, StoredScan,
+};
 use crate::runtime::thread::{on_thread, pump_partitions};
 use crate::table::load::{LoadError, load};
 
@@ -72,7 +74,16 @@ impl CachedScan {
     async fn part(&self, session: &Arc<Session>, context: &Arc<TaskContext>) -> Result<Option<Self>, LoadError> {
         let entry = self.cache.entry(&self.scan.key);
         let missing = entry.missing(&self.scan.columns);
-        let pruned = self.scan.pruned(&missing, context).await.map_err(LoadError::Source)?;
+        let Some(filter) = self.scan.filter() else { return Ok(None) };
+        let of = PrunedFor { filter, columns: self.scan.columns.clone(), missing };
+        let pruned = match entry.pruned(&of) {
+            Some(pruned) => pruned,
+            None => {
+                let pruned = self.scan.pruned(&of.missing, context).await.map_err(LoadError::Source)?;
+                entry.remember_pruned(of, pruned.clone());
+                pruned
+            }
+        };
         let Some(Pruned { row_groups, bytes, whole_bytes }) = pruned else { return Ok(None) };
         let (chosen, all) = row_groups.count();
         let part = Self { scan: self.scan.only(row_groups), ..self.clone() };
