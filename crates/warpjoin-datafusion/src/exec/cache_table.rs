@@ -54,7 +54,8 @@ pub async fn cache_table(context: &SessionContext, name: impl Into<TableReferenc
         let schema = scan.schema_of(&scan.columns)?;
         let columns = scan.columns.len();
         let scan = CachedScan { scan, schema, cache: Arc::clone(&cache), settings: CacheSettings::of(&options) };
-        let table = scan.table(&session, &context_of_task).await?;
+        // Without a filter, of all row groups.
+        let table = scan.table(&session, &context_of_task).await?.map(|rows| rows.table);
         // A table of columns that the limit refused is not kept.
         let table = table.filter(|_| cache.cached_columns(&scan.scan) == columns);
         let Some(table) = table else {

@@ -22,6 +22,13 @@ use crate::table::load::{LoadError, load};
 /// Columns that are read and decoded at once.
 const DECODED_AT_ONCE: usize = 8;
 
+/// The rows of a scan, from cached columns.
+pub(crate) struct CachedRows {
+    pub(crate) table: Arc<Table>,
+    /// How many row groups it has, of how many; `None`: all.
+    pub(crate) row_groups: Option<(usize, usize)>,
+}
+
 /// What has become of a column on the device.
 enum Decoded {
     Column(ReadColumn),
@@ -44,17 +51,17 @@ impl CachedScan {
         &self,
         session: &Arc<Session>,
         context: &Arc<TaskContext>,
-    ) -> Result<Option<Arc<Table>>, LoadError> {
+    ) -> Result<Option<CachedRows>, LoadError> {
         if let Some(table) = self.known(session).await? {
-            return Ok(Some(table));
+            return Ok(Some(CachedRows { table, row_groups: None }));
         }
-        if let Some(part) = self.part(session, context).await? {
-            let table = part.known_or_read(session, context).await?;
-            if table.is_some() {
-                return Ok(table);
-            }
+        if let Some((part, row_groups)) = self.part(session, context).await?
+            && let Some(table) = part.known_or_read(session, context).await?
+        {
+            return Ok(Some(CachedRows { table, row_groups: Some(row_groups) }));
         }
-        self.known_or_read(session, context).await
+        let table = self.known_or_read(session, context).await?;
+        Ok(table.map(|table| CachedRows { table, row_groups: None }))
     }
 
     /// The table of the scan's columns, if all are cached. Those in the host's memory come back as far as there is room.
@@ -70,8 +77,13 @@ impl CachedScan {
         Ok(self.cache.table(&self.scan, &self.schema))
     }
 
-    /// The scan of the row groups that have rows for the filter, if that is cached, or less work than reading all.
-    async fn part(&self, session: &Arc<Session>, context: &Arc<TaskContext>) -> Result<Option<Self>, LoadError> {
+    /// The scan of the row groups that have rows for the filter, if that is cached, or less work than reading all. Also says how many these
+    /// are, and how many there are.
+    async fn part(
+        &self,
+        session: &Arc<Session>,
+        context: &Arc<TaskContext>,
+    ) -> Result<Option<(Self, (usize, usize))>, LoadError> {
         let entry = self.cache.entry(&self.scan.key);
         let missing = entry.missing(&self.scan.columns);
         let Some(filter) = self.scan.filter() else { return Ok(None) };
@@ -100,7 +112,7 @@ impl CachedScan {
                 "all are read"
             }
         );
-        Ok(is_read.then_some(part))
+        Ok(is_read.then_some((part, (chosen, all))))
     }
 
     async fn known_or_read(

@@ -98,6 +98,12 @@ pub(super) fn record(set: &ExecutionPlanMetricsSet, metrics: &QueryMetrics, uplo
     }
 }
 
+/// Counts the row groups that were read of files instead of all.
+pub(super) fn record_row_groups(set: &ExecutionPlanMetricsSet, chosen: usize, all: usize) {
+    MetricBuilder::new(set).counter("row_groups_read", 0).add(chosen);
+    MetricBuilder::new(set).counter("row_groups_pruned", 0).add(all - chosen);
+}
+
 /// Counts a fallback to the CPU.
 pub(super) fn record_fallback(set: &ExecutionPlanMetricsSet, why: &Fallback) {
     MetricBuilder::new(set).counter("fallbacks", 0).add(1);

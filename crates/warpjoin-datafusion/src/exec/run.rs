@@ -206,11 +206,14 @@ impl Run {
     /// The table of an input that is cached, or is now.
     async fn cached(&self, child: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<Table>>, Failure> {
         let Some(scan) = child.downcast_ref::<CachedScanExec>() else { return Ok(None) };
-        let table = scan.role().table(&self.part.session, &self.context).await;
-        table.map_err(|error| match error {
+        let rows = scan.role().table(&self.part.session, &self.context).await.map_err(|error| match error {
             LoadError::Source(error) => Failure::of_input(error),
             LoadError::Device(error) => Failure::Device(error),
-        })
+        })?;
+        if let Some((chosen, all)) = rows.as_ref().and_then(|rows| rows.row_groups) {
+            report::record_row_groups(&self.metrics, chosen, all);
+        }
+        Ok(rows.map(|rows| rows.table))
     }
 
     /// Runs the template over restarted children, with the partitioning and sorts that DataFusion adds.

@@ -6,7 +6,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use warpjoin_datafusion::{ParquetDecode, register_cache_table, uncache_table};
 
-use super::common::{run, stock};
+use super::common::{rows, run, stock};
 use super::harness::{ALL, LOOKUP_BYTES, MEMORY, Warp, folder, register, warp_decoding, warp_with, write, write_with};
 
 /// Rows of all columns that `SUMS` reads, narrowed, on the devices.
@@ -38,6 +38,8 @@ async fn few_row_groups_are_read_until_all_are() {
         let part = warp.used_bytes();
         assert!(part > 1000 && part < 2000 * ROW_BYTES, "{part}");
         assert!(warp.query(&oracle, &sql).await < LOOKUP_BYTES, "the same row groups are there");
+        let analyzed = rows(&run(&warp.context, &format!("EXPLAIN ANALYZE {sql}")).await.0, true).join("\n");
+        assert!(analyzed.contains("row_groups_pruned=19, row_groups_read=1"), "{analyzed}");
         // Other rows of the same row groups, and a filter that leaves nothing.
         assert!(warp.query(&oracle, &sums("id > 5100 AND id < 5200")).await < LOOKUP_BYTES);
         warp.query(&oracle, &sums("id < -7")).await;
