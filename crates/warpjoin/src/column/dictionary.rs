@@ -43,8 +43,11 @@ struct Twin {
     ranks: Vec<u32>,
 }
 
-/// The codes of a union by those of each of its parts, which the strings tell. `None`: they are the same.
-struct PartCodes(Vec<(Weak<dyn Array>, Option<Vec<u32>>)>);
+/// The codes of a union by those of each of its parts.
+struct PartCodes(Vec<PartCode>);
+
+/// The strings of a part, and the codes of the union by its own. `None`: they are the same.
+type PartCode = (Weak<dyn Array>, Option<Vec<u32>>);
 
 /// Of each of several interners: final codes by its own. `None`: they are the same.
 pub(crate) type FinalCodes = Vec<Option<Vec<u32>>>;

@@ -56,9 +56,18 @@ enum Part {
     Small(Vec<Vec<u8>>),
 }
 
-/// Dictionaries that have the strings of one and of others. The others are held, so that an address stays theirs.
+/// Dictionaries that have the strings of one and of others.
 #[derive(Debug, Default)]
-struct Unions(Mutex<Vec<(DataType, Vec<Part>, Vec<Weak<Dictionary>>, Arc<Dictionary>)>>);
+struct Unions(Mutex<Vec<Union>>);
+
+#[derive(Debug)]
+struct Union {
+    data_type: DataType,
+    parts: Vec<Part>,
+    /// So that an address stays theirs.
+    _parts: Vec<Weak<Dictionary>>,
+    union: Arc<Dictionary>,
+}
 
 /// The union of dictionaries, or the one that was made earlier.
 ///
@@ -77,14 +86,14 @@ pub(in crate::codegen) fn remembered_union(parts: &[&Arc<Dictionary>]) -> Result
     };
     let (data_type, of_parts) = (first.value_type().clone(), parts.iter().map(part).collect::<Vec<_>>());
     let known =
-        locked().iter().find(|(known, of, ..)| *known == data_type && *of == of_parts).map(|it| Arc::clone(&it.3));
+        locked().iter().find(|it| it.data_type == data_type && it.parts == of_parts).map(|it| Arc::clone(&it.union));
     if let Some(known) = known {
         return Ok(known);
     }
     let union = Arc::new(Dictionary::union(parts)?);
-    let held = parts.iter().map(|part| Arc::downgrade(part)).collect();
+    let _parts = parts.iter().map(|part| Arc::downgrade(part)).collect();
     let mut known = locked();
-    known.push((data_type, of_parts, held, Arc::clone(&union)));
+    known.push(Union { data_type, parts: of_parts, _parts, union: Arc::clone(&union) });
     let excess = known.len().saturating_sub(UNIONS_MAX);
     known.drain(..excess);
     Ok(union)
