@@ -66,9 +66,12 @@ impl Folders {
                 return None;
             }
             let path = local.path_to_filesystem(path.prefix()).ok()?;
-            // Of a table of one file, the file tells.
-            if path.is_dir() {
-                next.push(path);
+            match std::fs::metadata(&path) {
+                Ok(found) if found.is_dir() => next.push(path),
+                // The file itself tells.
+                Ok(_) => {}
+                // It may come.
+                Err(_) => return None,
             }
         }
         while let Some(folder) = next.pop() {

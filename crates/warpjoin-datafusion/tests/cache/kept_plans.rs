@@ -181,6 +181,30 @@ async fn changed_folders_are_seen() {
     assert!(!is_kept(&warp.context, &oracle, BY_KEY).await, "a file is written in place");
 }
 
+/// A table whose folder is not there yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_that_come_are_seen() {
+    let folder = folder();
+    let (warp, oracle) = (checking(1), stock());
+    for context in [&warp.context, &oracle] {
+        let sql = format!(
+            "CREATE EXTERNAL TABLE t (id BIGINT) STORED AS PARQUET LOCATION '{}/later/'",
+            folder.path().display()
+        );
+        run(context, &sql).await;
+    }
+    let sql = "SELECT count(*), sum(id) FROM t";
+    for _ in 0..3 {
+        is_kept(&warp.context, &oracle, sql).await;
+    }
+    run(&warp.context, "INSERT INTO t VALUES (1), (2)").await;
+    for context in [&warp.context, &oracle] {
+        context.runtime_env().cache_manager.get_list_files_cache().unwrap().clear();
+    }
+    assert!(!is_kept(&warp.context, &oracle, sql).await);
+    assert_eq!(rows(&run(&warp.context, sql).await.0, true), ["2|3"]);
+}
+
 /// Plans that read row groups when they run are kept until all of their columns are there.
 #[tokio::test(flavor = "multi_thread")]
 async fn plans_over_row_groups_are_kept() {
