@@ -14,7 +14,6 @@ use datafusion::datasource::physical_plan::parquet::ParquetAccessPlan;
 use datafusion::execution::TaskContext;
 use datafusion::parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use datafusion::parquet::file::metadata::RowGroupMetaData;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 
 use super::source::ParquetScan;
@@ -74,17 +73,22 @@ pub(crate) struct Pruned {
 }
 
 impl ParquetScan {
-    /// The row groups that may have rows for the scan's filter, at least one; `None` if there is no filter, or it leaves all. Also says
-    /// how much of the scan's columns they have, and how much all row groups have of `whole`.
+    /// The row groups that may have rows which pass, at least one; `None` if these are all. Also says how much of the scan's columns they
+    /// have, and how much all row groups have of `whole`.
     ///
     /// # Errors
     /// When a footer can't be read.
-    pub(crate) async fn pruned(&self, whole: &[usize], context: &TaskContext) -> Result<Option<Pruned>> {
-        let (Some(source), Some(predicate)) = (self.source(), self.predicate()) else { return Ok(None) };
+    pub(crate) async fn pruned(
+        &self,
+        predicate: &PruningPredicate,
+        whole: &[usize],
+        context: &TaskContext,
+    ) -> Result<Option<Pruned>> {
+        let Some(source) = self.source() else { return Ok(None) };
         let in_files = source.table_schema().file_schema();
         let footers = Footers::of(self, context).await?;
         let mut files: Vec<FileGroups> =
-            footers.all.iter().map(|footer| groups_of(footer, in_files, &predicate)).collect();
+            footers.all.iter().map(|footer| groups_of(footer, in_files, predicate)).collect();
         if files.iter().all(|file| file.chosen.len() == file.all) {
             return Ok(None);
         }
@@ -111,13 +115,8 @@ impl ParquetScan {
         Ok(Some(Pruned { row_groups: Arc::new(RowGroups { files, rows }), bytes, whole_bytes }))
     }
 
-    /// The filter that row groups are pruned by; `None` if there is none.
-    pub(crate) fn filter(&self) -> Option<Arc<dyn PhysicalExpr>> {
-        self.predicate().map(|predicate| Arc::clone(predicate.orig_expr()))
-    }
-
     /// What the filter says of statistics; `None` if that is nothing.
-    fn predicate(&self) -> Option<Arc<PruningPredicate>> {
+    pub(crate) fn predicate(&self) -> Option<Arc<PruningPredicate>> {
         let source = self.source()?;
         let options = &source.table_parquet_options().global;
         let filter = options.pruning.then(|| source.filter()).flatten()?;

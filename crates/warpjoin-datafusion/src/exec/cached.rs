@@ -84,14 +84,15 @@ impl CachedScan {
         session: &Arc<Session>,
         context: &Arc<TaskContext>,
     ) -> Result<Option<(Self, (usize, usize))>, LoadError> {
+        let Some(predicate) = self.scan.predicate() else { return Ok(None) };
         let entry = self.cache.entry(&self.scan.key);
-        let missing = entry.missing(&self.scan.columns);
-        let Some(filter) = self.scan.filter() else { return Ok(None) };
-        let of = PrunedFor { filter, columns: self.scan.columns.clone(), missing };
+        let (columns, missing) = (self.scan.columns.clone(), entry.missing(&self.scan.columns));
+        let of = PrunedFor { filter: Arc::clone(predicate.orig_expr()), columns, missing };
         let pruned = match entry.pruned(&of) {
             Some(pruned) => pruned,
             None => {
-                let pruned = self.scan.pruned(&of.missing, context).await.map_err(LoadError::Source)?;
+                let pruned = self.scan.pruned(&predicate, &of.missing, context).await;
+                let pruned = pruned.map_err(LoadError::Source)?;
                 entry.remember_pruned(of, pruned.clone());
                 pruned
             }

@@ -92,13 +92,17 @@ pub(crate) async fn write_with(path: &Path, first: i64, rows: i64, settings: &[&
     frame.write_parquet(path.to_str().unwrap(), options, None).await.unwrap();
 }
 
+/// Has files listed again.
+pub(crate) fn forget_listings(context: &SessionContext) {
+    if let Some(cache) = context.runtime_env().cache_manager.get_list_files_cache() {
+        cache.clear();
+    }
+}
+
 pub(crate) async fn register(contexts: &[&SessionContext], name: &str, path: &Path) {
     for context in contexts {
-        // Files that change are listed again.
         let _ = context.deregister_table(name).unwrap();
-        if let Some(cache) = context.runtime_env().cache_manager.get_list_files_cache() {
-            cache.clear();
-        }
+        forget_listings(context);
         let path = format!("{}{}", path.display(), if path.is_dir() { "/" } else { "" });
         context.register_parquet(name, path, ParquetReadOptions::default()).await.unwrap();
     }

@@ -10,7 +10,7 @@ use warpjoin_datafusion::{OnFault, WarpjoinRuntime, WarpjoinSessionContext, cach
 use warpjoin_device::{Fault, FaultPlan, SimOptions, open_simulated, with_faults};
 
 use super::common::{rows, run, stock, warp_on};
-use super::harness::{ALL, BY_KEY, LOOKUP_BYTES, MEMORY, Warp, folder, register, warp_with, write};
+use super::harness::{ALL, BY_KEY, LOOKUP_BYTES, MEMORY, Warp, folder, forget_listings, register, warp_with, write};
 
 const QUERIES: [&str; 7] = [
     BY_KEY,
@@ -94,11 +94,7 @@ async fn other_files_are_other_plans() {
         }
         register(&[&warp.context, &oracle], "t", folder.path()).await;
         let see = || {
-            for context in [&warp.context, &oracle] {
-                if let Some(cache) = context.runtime_env().cache_manager.get_list_files_cache() {
-                    cache.clear();
-                }
-            }
+            [&warp.context, &oracle].into_iter().for_each(forget_listings);
         };
         let settle = async || {
             for sql in &QUERIES[..5] {
@@ -198,9 +194,7 @@ async fn folders_that_come_are_seen() {
         is_kept(&warp.context, &oracle, sql).await;
     }
     run(&warp.context, "INSERT INTO t VALUES (1), (2)").await;
-    for context in [&warp.context, &oracle] {
-        context.runtime_env().cache_manager.get_list_files_cache().unwrap().clear();
-    }
+    [&warp.context, &oracle].into_iter().for_each(forget_listings);
     assert!(!is_kept(&warp.context, &oracle, sql).await);
     assert_eq!(rows(&run(&warp.context, sql).await.0, true), ["2|3"]);
 }
@@ -260,9 +254,7 @@ async fn values_of_folders_choose_files() {
     let sql = "SELECT k, sum(id) FROM t WHERE part = '1' GROUP BY k";
     assert!(is_kept(&warp.context, &oracle, sql).await);
     write(&folder.path().join("part=1/y.parquet"), 7000, 10).await;
-    for context in [&warp.context, &oracle] {
-        context.runtime_env().cache_manager.get_list_files_cache().unwrap().clear();
-    }
+    [&warp.context, &oracle].into_iter().for_each(forget_listings);
     assert!(!is_kept(&warp.context, &oracle, sql).await);
 }
 
