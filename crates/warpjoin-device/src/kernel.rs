@@ -29,12 +29,8 @@ impl ModuleSource {
     /// The definition in modules that spend their time in one large switch.
     pub const DISPATCHES: &str = "WJ_DISPATCHES=1";
 
-    /// The same text with only one of its entries (see `WJ_SELECTED` in `common/simt.cuh`); the module itself if it has no other one, so
-    /// that what was compiled of it ahead is found.
+    /// The same text with only one of its entries; see `WJ_SELECTED` in `common/simt.cuh`.
     pub fn of_entry(&self, entry: &str) -> Self {
-        if self.entries == [entry] {
-            return self.clone();
-        }
         let selected = ["WJ_SELECTED=1".to_string(), format!("WJ_WANTED_{entry}=1")];
         Self {
             name: self.name.clone(),

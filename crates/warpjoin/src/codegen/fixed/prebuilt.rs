@@ -42,18 +42,20 @@ pub(crate) fn interpreters(hash_bits: u32) -> ModuleSource {
 
 /// Kernels that any query may want, an entry each: those that interpret pipelines, and hand-written ones.
 pub fn prebuilt_modules() -> Vec<ModuleSource> {
-    let module = interpreters(USUAL_HASH_BITS);
-    let mut modules: Vec<_> = module.entries.iter().map(|entry| module.of_entry(entry)).collect();
+    let mut modules = each_entry(interpreters(USUAL_HASH_BITS));
     modules.extend(prebuilt());
     modules
 }
 
 /// The hand-written ones.
 pub(crate) fn prebuilt() -> Vec<ModuleSource> {
-    let mut modules = vec![];
-    for file in FILES {
-        let module = Constants::USUAL.module(file, file.entries());
-        modules.extend(file.entries().map(|entry| module.of_entry(entry)));
+    FILES.into_iter().flat_map(|file| each_entry(Constants::USUAL.module(file, file.entries()))).collect()
+}
+
+/// What GPUs compile of a module: see `Device::module_of`.
+fn each_entry(module: ModuleSource) -> Vec<ModuleSource> {
+    match module.entries.as_slice() {
+        [_] => vec![module],
+        entries => entries.iter().map(|entry| module.of_entry(entry)).collect(),
     }
-    modules
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use warpjoin_device::{Buffer, DeviceKind, Launch, Ptr};
+use warpjoin_device::{Buffer, DeviceKind, Launch, ModuleSource, Ptr};
 use warpjoin_kernels::KernelFile;
 use warpjoin_kernels::common::{BLOCK_THREADS, SCAN_ITEMS, scan_shared_bytes};
 use warpjoin_kernels::window::{
@@ -27,16 +27,20 @@ fn file_of(entry: &str) -> KernelFile {
     if entry == "window_range" { warpjoin_kernels::WINDOW_FRAMES } else { warpjoin_kernels::WINDOW }
 }
 
+/// A module of some entries of a file. With `selects`, one of several entries stands alone as it does in `Device::module_of`.
+fn window_module(file: KernelFile, entries: Vec<&'static str>, selects: bool) -> ModuleSource {
+    match entries[..] {
+        [entry] if selects && file.entries().count() > 1 => Constants::USUAL.module(file, [entry]).of_entry(entry),
+        _ => Constants::USUAL.module(file, entries),
+    }
+}
+
 /// The kernels of some entries; no more of their files is compiled.
 pub(super) fn compile_window(query: &mut Query<'_>, entries: &BTreeSet<&'static str>) -> Result<EntryKernels> {
     let selects = query.session.kind() == DeviceKind::Cuda;
     let module = |file: KernelFile| {
-        let entries: Vec<_> = entries.iter().copied().filter(|entry| file_of(entry) == file).collect();
-        match entries[..] {
-            // As if it were one of several: see `Device::module_of`.
-            [entry] if selects => Constants::USUAL.module(file, [entry]).of_entry(entry),
-            _ => Constants::USUAL.module(file, entries),
-        }
+        let entries = entries.iter().copied().filter(|entry| file_of(entry) == file).collect();
+        window_module(file, entries, selects)
     };
     let mut kernels = EntryKernels::default();
     let modules = || [warpjoin_kernels::WINDOW, warpjoin_kernels::WINDOW_FRAMES].map(module);
@@ -326,4 +330,20 @@ pub(super) struct Fold<'a> {
 
 fn offset(rows: i64) -> i64 {
     rows.clamp(-OFFSET_MAX, OFFSET_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codegen::prebuilt_modules;
+
+    #[test]
+    fn kernels_of_one_entry_are_prebuilt() {
+        let prebuilt = prebuilt_modules();
+        for file in [warpjoin_kernels::WINDOW, warpjoin_kernels::WINDOW_FRAMES] {
+            for entry in file.entries() {
+                assert!(prebuilt.contains(&window_module(file, vec![entry], true)), "{entry}");
+            }
+        }
+    }
 }
