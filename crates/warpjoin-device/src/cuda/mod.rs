@@ -20,15 +20,14 @@ mod nvrtc;
 mod open;
 mod pinned;
 mod pool;
-mod prebuilt;
 mod shared;
 mod stream;
 
 use std::path::PathBuf;
 
 pub use nvrtc::compile_for_architecture;
+pub use nvrtc::prebuilt::{prebuilt_kernels, prebuilt_ptx};
 pub use open::{LeftOut, OpenedDevices, open_cuda, open_usable_cuda, trim_open_gpus};
-pub use prebuilt::{prebuilt_kernels, prebuilt_ptx};
 
 use crate::DeviceError;
 use driver::Driver;

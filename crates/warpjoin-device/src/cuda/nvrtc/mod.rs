@@ -5,6 +5,7 @@
 
 mod copies;
 mod library;
+pub(super) mod prebuilt;
 mod process;
 
 use std::ffi::c_int;

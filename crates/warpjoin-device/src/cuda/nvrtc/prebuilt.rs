@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 
 use warpjoin_kernels::{HEADERS, PREBUILT};
 
-use super::nvrtc::{Nvrtc, Target};
+use super::{Nvrtc, Target};
 use crate::cache::KernelCache;
 use crate::{DeviceError, ModuleSource, Result};
 
 /// The architecture that PTX is for: the oldest that is supported. Later ones take it too.
-pub(super) const ARCHITECTURE: u32 = 80;
+const ARCHITECTURE: u32 = 80;
 /// Level of the file's compression.
 const LEVEL: i32 = 19;
 /// The file's window, as a power of two: kernels of one file have much in common.
@@ -23,7 +23,7 @@ const KEY_BYTES: usize = 64;
 type Kernels = HashMap<String, Vec<u8>>;
 
 /// PTX of a module that ends in a zero byte; `None` if the module is not prebuilt.
-pub(super) fn find(source: &ModuleSource) -> Option<&'static [u8]> {
+pub(in crate::cuda) fn find(source: &ModuleSource) -> Option<&'static [u8]> {
     static KERNELS: OnceLock<Kernels> = OnceLock::new();
     let kernels = KERNELS.get_or_init(|| {
         read(PREBUILT).unwrap_or_else(|error| {

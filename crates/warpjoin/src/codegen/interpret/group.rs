@@ -19,12 +19,13 @@ use crate::codegen::value::CType;
 
 /// How an accumulator merges values, and the type of these.
 fn merge_of(slot: &Slot) -> (u32, CType) {
-    match slot.kind {
-        AccumulatorKind::Sum128 if slot.narrow_partial => (slot.kind.merge_kind(), CType::I64),
-        AccumulatorKind::Sum128 => (slot.kind.merge_kind(), CType::I128),
-        AccumulatorKind::SumFloat => (slot.kind.merge_kind(), CType::F64),
-        kind => (kind.merge_kind(), CType::U64),
-    }
+    let c_type = match slot.kind {
+        AccumulatorKind::Sum128 if slot.narrow_partial => CType::I64,
+        AccumulatorKind::Sum128 => CType::I128,
+        AccumulatorKind::SumFloat => CType::F64,
+        _ => CType::U64,
+    };
+    (slot.kind.merge_kind(), c_type)
 }
 
 impl Builder<'_> {

@@ -243,9 +243,9 @@ fn is_cheap_to_read(relation: &Relation) -> bool {
 /// What a sample has of a device's rows.
 #[derive(Debug, Clone, Copy)]
 struct Draw {
-    /// One row of so many.
+    /// Every `stride`th row.
     stride: u64,
-    /// Of these, the rows of one key of 2^so many.
+    /// Of these, the rows of one key in 2^`filter_bits`.
     filter_bits: u32,
 }
 

@@ -63,7 +63,7 @@ impl GroupRoom {
         Self { chunk_rows, finished_rows, ..self }
     }
 
-    /// The same with so many slots, if that is more.
+    /// The same with at least `slots` slots, up to `slots_max`.
     fn at_least(self, slots: u64) -> Self {
         Self { slots: self.slots.max(slots.min(self.slots_max)), ..self }
     }
