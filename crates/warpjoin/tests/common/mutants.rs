@@ -70,9 +70,10 @@ pub(crate) fn uses(text: &str, file: &KernelFile) -> bool {
 
 /// Files, and how the first argument of an atomic begins there if its word lies in shared memory. One block alone uses such a
 /// word, so an atomic of block scope is no mistake.
-const SHARED_WORDS: [(&str, &str); 14] = [
+const SHARED_WORDS: [(&str, &str); 15] = [
     ("group/block_table.cuh", ""),
     ("group/group_walk.cuh", "&walk."),
+    ("interpret/partitions.cuh", "&counts[tile."),
     ("sort.cu", "&counts["),
     ("top_k.cu", "&counts["),
     ("exchange.cu", "&shared."),

@@ -101,7 +101,46 @@ pub(crate) fn named(name: &str) -> Scheduled {
 
 /// All cases.
 pub(crate) fn all() -> Vec<Scheduled> {
+    let mut cases = compiled();
+    cases.extend(interpreted());
+    cases
+}
+
+/// Cases of generated kernels.
+fn compiled() -> Vec<Scheduled> {
     [tables(), joins(), filters(), groups(), orders()].into_iter().flatten().collect()
+}
+
+/// Cases that are interpreted, too: every way in which the lanes of an interpreted kernel meet.
+const INTERPRETED: [&str; 14] = [
+    "duplicate keys",
+    "partitioned, duplicate keys",
+    "full join",
+    "bitmap of several blocks",
+    "groups by row number in all blocks",
+    "groups by two words in all blocks",
+    "groups that grow",
+    "groups by partition in all blocks",
+    "groups that partitions have to themselves",
+    "groups by partition in many turns",
+    "groups by block table in many turns",
+    "sums of decimals by block table",
+    "sums of floats by block table",
+    "first rows",
+];
+
+fn interpreted() -> Vec<Scheduled> {
+    let cases = compiled().into_iter().filter(|case| INTERPRETED.contains(&case.name.as_str()));
+    let interpreted = cases.map(|Scheduled { name, case, change }| {
+        let change = move |settings: &mut Settings| {
+            settings.interprets = true;
+            // Other tests interpret with as many: these kernels take long to compile.
+            settings.hash_bits = 3;
+            change(settings);
+        };
+        Scheduled { name: format!("{name}, interpreted"), case, change: Box::new(change) }
+    });
+    interpreted.collect()
 }
 
 /// Joins by one table.
@@ -205,7 +244,7 @@ fn groups() -> Vec<Scheduled> {
     let few_each = table(6000, |r| r * 7919 % 3000 * 1_000_000_007);
     // More groups at a time than there are slots, and others later.
     let passing = table(40_000, |r| (r / 5000 * 150 + r % 170) * 1_000_000_007);
-    let many_turns = group_of("groups by block table in many turns", passing, 1, 1);
+    let many_turns = group_of("groups by block table in many turns", passing.clone(), 1, 1);
     let long = || valued(700, spread, |row| V::Int(row << 34), &DataType::Int64);
     vec![
         plain(group_of("groups in shared memory", table(300, |r| r % 3), 1, 1)),
@@ -229,6 +268,11 @@ fn groups() -> Vec<Scheduled> {
             by_partition(settings);
             settings.hash_bits = 64;
             settings.block_table_slots = Some(300);
+        }),
+        with(group_of("groups by partition in many turns", passing, 1, 1), move |settings| {
+            by_partition(settings);
+            settings.devices = 1;
+            settings.block_table_slots = Some(100);
         }),
         with(group_of("groups by block table", table(500, spread), 1, 1), block_table),
         with(many_turns, move |settings| {
