@@ -42,7 +42,7 @@ mod tutorial {}
 pub use warpjoin::exec::{JoinOrder, Materialization, RuntimeFilters};
 pub use warpjoin::plan::FilterForm;
 
-pub use config::{DeviceChoice, MemoryShare, OnFault, ParquetDecode, WarpjoinOptions};
+pub use config::{DeviceChoice, Distribute, MemoryShare, OnFault, ParquetDecode, WarpjoinOptions};
 pub use exec::WarpjoinExec;
 pub use exec::cache_table::{CachedTable, cache_table, uncache_table};
 pub use extension::WarpjoinSessionStateBuilder;

@@ -67,14 +67,8 @@ impl ColumnCache {
     }
 
     /// The same for a plan that is made now, which leaves columns that shall come back to the devices to the run.
-    pub(crate) fn resident(
-        &self,
-        scan: &ParquetScan,
-        schema: &SchemaRef,
-        limits: CacheLimits,
-        session: &Session,
-    ) -> Option<Arc<Table>> {
-        if self.has_room_for(scan, limits, session) { None } else { self.table(scan, schema) }
+    pub(crate) fn resident(&self, scan: &ParquetScan, schema: &SchemaRef, limits: CacheLimits) -> Option<Arc<Table>> {
+        if self.has_room_for(scan, limits) { None } else { self.table(scan, schema) }
     }
 
     /// Whether to read the missing columns of a scan: they are expected to fit the limits, and did not fail to fit before.
@@ -149,25 +143,19 @@ impl ColumnCache {
     }
 
     /// Whether columns of a scan lie in the host's memory that the devices have room for.
-    pub(crate) fn has_room_for(&self, scan: &ParquetScan, limits: CacheLimits, session: &Session) -> bool {
+    pub(crate) fn has_room_for(&self, scan: &ParquetScan, limits: CacheLimits) -> bool {
         let Some(entry) = self.find(&scan.key) else { return false };
-        let bytes = entry.on_host(&scan.columns).iter().map(|read| read.table.host_bytes()).min();
-        bytes.is_some_and(|bytes| self.has_room(bytes, limits, session))
+        entry.on_host(&scan.columns).iter().any(|read| self.has_room(&read.table, limits))
     }
 
     /// Brings columns of a scan back to the devices, as far as these have room. A query that reads them costs the bus as much.
     ///
     /// # Errors
     /// When a device fails.
-    pub(crate) fn bring_back(
-        &self,
-        scan: &ParquetScan,
-        limits: CacheLimits,
-        session: &Session,
-    ) -> warpjoin::Result<()> {
+    pub(crate) fn bring_back(&self, scan: &ParquetScan, limits: CacheLimits) -> warpjoin::Result<()> {
         let Some(entry) = self.find(&scan.key) else { return Ok(()) };
         for read in entry.on_host(&scan.columns) {
-            if self.has_room(read.table.host_bytes(), limits, session) {
+            if self.has_room(&read.table, limits) {
                 match read.table.move_to(MemoryPlace::Device, MemoryBudget::OF_DEVICES) {
                     Err(error) if error.cause() != Cause::OutOfMemory => return Err(error),
                     _ => {}
@@ -177,12 +165,12 @@ impl ColumnCache {
         Ok(())
     }
 
-    /// Whether the devices have room for `bytes` of columns, and for what queries need.
-    fn has_room(&self, bytes: u64, limits: CacheLimits, session: &Session) -> bool {
+    /// Whether the devices of a table have room for what of it lies in the host's memory, and for what queries need.
+    fn has_room(&self, table: &Table, limits: CacheLimits) -> bool {
         if sync::locked(&self.made_room).is_some_and(|made| made.elapsed() < STAYS) {
             return false;
         }
-        let devices = session.devices();
+        let (bytes, devices) = (table.host_bytes(), table.devices().devices());
         let has_room = |memory: &warpjoin_device::MemoryPool| {
             let limit_bytes = memory.limit_bytes().min(limits.device_budget_bytes);
             let wanted = bytes / devices.len().max(1) as u64 + limit_bytes / RESERVED_DIVISOR;

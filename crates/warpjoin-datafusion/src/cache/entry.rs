@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::physical_expr::PhysicalExpr;
-use warpjoin::Table;
+use warpjoin::{Session, Table};
 use warpjoin_device::MemoryPlace;
 use warpjoin_device::sync::{self, Mutex, MutexGuard};
 
@@ -29,6 +29,8 @@ pub(crate) struct Entry {
     columns: Mutex<Columns>,
     /// Bytes that were read of row groups of the files, instead of all.
     read_of_parts: AtomicU64,
+    /// The session of the devices that its columns lie on: all columns of a table lie on the same ones.
+    home: Mutex<Option<Weak<Session>>>,
     /// What filters leave, so that footers need not be looked at for each query.
     pruned: Mutex<Vec<(PrunedFor, Option<Pruned>)>>,
 }
@@ -106,8 +108,22 @@ impl Entry {
             reading: tokio::sync::Mutex::default(),
             columns: Mutex::default(),
             read_of_parts: AtomicU64::new(0),
+            home: Mutex::default(),
             pruned: Mutex::default(),
         }
+    }
+
+    /// The session that columns are read to, as `choose` says where none are cached.
+    pub(crate) fn home<E>(&self, choose: impl FnOnce() -> Result<Arc<Session>, E>) -> Result<Arc<Session>, E> {
+        let mut home = sync::locked(&self.home);
+        if !self.is_empty()
+            && let Some(home) = home.as_ref().and_then(Weak::upgrade)
+        {
+            return Ok(home);
+        }
+        let chosen = choose()?;
+        *home = Some(Arc::downgrade(&chosen));
+        Ok(chosen)
     }
 
     /// Adds columns, unless others have added them meanwhile.

@@ -31,6 +31,8 @@ const TASKS_PER_CORE: usize = 4;
 const BATCH_ROWS: usize = 1 << 16;
 /// Bytes of a value without a fixed width, for estimates.
 const STRING_BYTES_ESTIMATE: usize = 16;
+/// Columns are narrowed on devices: to less than this part of their estimated bytes in nearly all tables.
+const NARROWED_DIVISOR: u64 = 4;
 
 /// What the rows of a scan are: the same key means the same rows.
 #[derive(Debug, Clone, PartialEq)]
@@ -223,6 +225,12 @@ impl ParquetScan {
             (None, Precision::Absent) => return self.file_bytes().saturating_mul(3),
         };
         rows * columns.iter().map(width).sum::<u64>()
+    }
+
+    /// About what all columns of the files take on devices.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        let all: Vec<usize> = (0..self.key.schema.fields().len()).collect();
+        self.estimated_bytes(&all) / NARROWED_DIVISOR
     }
 
     /// The files, in the order of their rows.

@@ -2,7 +2,7 @@
 
 use warpjoin::{MemoryBudget, Session};
 
-use super::{MemoryShare, ParquetDecode, WarpjoinOptions};
+use super::{Distribute, MemoryShare, ParquetDecode, WarpjoinOptions};
 
 /// What settings say about the column cache.
 #[derive(Debug, Clone, Copy)]
@@ -10,6 +10,7 @@ pub(crate) struct CacheSettings {
     device: MemoryShare,
     host: MemoryShare,
     pub(crate) decode: ParquetDecode,
+    pub(crate) distribute: Distribute,
     pub(crate) budget: MemoryBudget,
 }
 
@@ -28,8 +29,9 @@ pub(crate) struct CacheLimits {
 
 impl CacheSettings {
     pub(crate) fn of(options: &WarpjoinOptions) -> Self {
-        let WarpjoinOptions { cache, host_cache, parquet_decode, .. } = options;
-        Self { device: *cache, host: *host_cache, decode: *parquet_decode, budget: options.memory_budget() }
+        let WarpjoinOptions { cache, host_cache, parquet_decode, distribute, .. } = *options;
+        let budget = options.memory_budget();
+        Self { device: cache, host: host_cache, decode: parquet_decode, distribute, budget }
     }
 
     /// Whether nothing is cached.

@@ -3,6 +3,7 @@
 //! Must not know how settings affect plans.
 
 mod cache_settings;
+mod distribute;
 mod memory_share;
 mod parquet_decode;
 
@@ -18,6 +19,7 @@ use warpjoin::{CodeTier, JoinForm, MemoryBudget, Session};
 use warpjoin_device::usable_host_bytes;
 
 pub(crate) use cache_settings::{CacheLimits, CacheSettings};
+pub use distribute::Distribute;
 pub use memory_share::MemoryShare;
 pub use parquet_decode::ParquetDecode;
 
@@ -38,6 +40,8 @@ pub struct WarpjoinOptions {
     pub device: DeviceChoice,
     /// Number of devices; 0: all usable GPUs, or two simulated devices.
     pub devices: usize,
+    /// On how many of the devices tables lie.
+    pub distribute: Distribute,
     /// This session allocates on a device only up to this total in use, counted over all sessions of the process. At most,
     /// and with 0, the device's own limit.
     pub memory_budget_bytes: u64,
@@ -144,6 +148,7 @@ impl Default for WarpjoinOptions {
             enabled: true,
             device: DeviceChoice::Auto,
             devices: 0,
+            distribute: Distribute::Auto,
             memory_budget_bytes: 0,
             host_memory: MemoryShare::OF_HOST,
             group_size_lanes: 0,
@@ -203,6 +208,7 @@ impl ExtensionOptions for WarpjoinOptions {
                 let expected = format!("0 (all) to {}", Session::DEVICES_MAX);
                 self.devices = parse_in(key, value, &expected, |&devices: &usize| devices <= Session::DEVICES_MAX)?;
             }
+            "distribute" => self.distribute = named(key, value, &Distribute::NAMES)?,
             "memory_budget" => self.memory_budget_bytes = parse::<Bytes>(key, value, "bytes, such as 8GB or 512MiB")?.0,
             "host_memory" => {
                 self.host_memory =
@@ -269,6 +275,11 @@ impl ExtensionOptions for WarpjoinOptions {
                 "devices",
                 Some(self.devices.to_string()),
                 "Number of devices; 0 means all GPUs, or two simulated devices",
+            ),
+            entry(
+                "distribute",
+                Some(name_of(self.distribute, &Distribute::NAMES)),
+                "Devices that tables lie on: auto (the first GPU as long as it has room, else all), one or all",
             ),
             entry(
                 "memory_budget",
@@ -536,7 +547,7 @@ mod tests {
     #[test]
     fn entries_have_full_keys() {
         let options = WarpjoinOptions::default();
-        assert_eq!(options.entries().len(), 24);
+        assert_eq!(options.entries().len(), 25);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
     }
 }

@@ -67,11 +67,11 @@ impl CachedScan {
     /// The table of the scan's columns, if all are cached. Those in the host's memory come back as far as there is room.
     async fn known(&self, session: &Arc<Session>) -> Result<Option<Arc<Table>>, LoadError> {
         let limits = self.settings.limits(session);
-        if self.cache.has_room_for(&self.scan, limits, session) {
+        if self.cache.has_room_for(&self.scan, limits) {
             let entry = self.cache.entry(&self.scan.key);
             let _reading = entry.reading.lock().await;
-            let (cache, scan, session) = (Arc::clone(&self.cache), self.scan.clone(), Arc::clone(session));
-            let moved = on_thread("warpjoin-load", move || cache.bring_back(&scan, limits, &session));
+            let (cache, scan) = (Arc::clone(&self.cache), self.scan.clone());
+            let moved = on_thread("warpjoin-load", move || cache.bring_back(&scan, limits));
             LoadError::of_thread(moved.map_err(LoadError::Source)?.await)?;
         }
         Ok(self.cache.table(&self.scan, &self.schema))
@@ -137,7 +137,11 @@ impl CachedScan {
             forget_listings(context);
             return Ok(None);
         }
-        let read = match self.read(&missing, session, context).await {
+        let home = entry.home(|| {
+            let budget = self.settings.budget;
+            self.settings.distribute.session_for(session, self.scan.table_bytes(), budget).map_err(LoadError::Device)
+        })?;
+        let read = match self.read(&missing, &home, context).await {
             Ok(read) => read,
             Err(LoadError::Device(error)) if error.cause() == Cause::OutOfMemory => {
                 entry.refuse(missing);
@@ -285,7 +289,7 @@ impl CachedScan {
         let schema = self.scan.schema_of(columns).map_err(LoadError::Source)?;
         let context = Arc::clone(context);
         let pump = |upload| pump_partitions(plan, context, upload);
-        let table = load(session, schema, pump, self.settings.budget).await?;
+        let table = load(session, schema, pump, self.settings.budget, 0).await?;
         split(&self.scan, columns, &table).map_err(LoadError::Device)
     }
 }

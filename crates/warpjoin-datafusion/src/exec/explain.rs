@@ -4,7 +4,6 @@
 
 use std::fmt;
 
-use warpjoin::Session;
 use warpjoin::exec::PipelineMetrics;
 use warpjoin::plan::{Plan, PlanKind};
 
@@ -13,17 +12,11 @@ use super::WarpjoinExec;
 /// A line for the node, the device plan as a tree, and a line for each pipeline, with its metrics after a run.
 pub(super) fn lines(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let indent = " ".repeat(2 * node.state().depth() + 4);
-    write!(
-        f,
-        "WarpjoinExec: devices=[{}], joins={}, aggregates={}",
-        device_labels(node.session()),
-        node.joins(),
-        node.aggregates()
-    )?;
+    write!(f, "WarpjoinExec: devices=[{}], joins={}, aggregates={}", devices(node), node.joins(), node.aggregates())?;
     if node.sorts() > 0 {
         write!(f, ", sorts={}", node.sorts())?;
     }
-    if !node.session().has_peer_access() {
+    if !node.session().of_plan(node.plan()).has_peer_access() {
         write!(f, "\n{indent}exchange: through the host, because the devices have no peer access")?;
     }
     for left_out in &node.part.left_out {
@@ -87,7 +80,7 @@ fn pipeline_cost(cost: &PipelineMetrics, f: &mut fmt::Formatter<'_>) -> fmt::Res
 
 /// Lines for the boxes of `EXPLAIN FORMAT TREE`.
 pub(super) fn tree_render(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "devices={}", device_labels(node.session()))?;
+    writeln!(f, "devices={}", devices(node))?;
     writeln!(f, "joins={}", node.joins())?;
     writeln!(f, "aggregates={}", node.aggregates())?;
     if node.sorts() > 0 {
@@ -101,8 +94,11 @@ pub(super) fn tree_render(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fm
     Ok(())
 }
 
-fn device_labels(session: &Session) -> String {
-    session.devices().iter().map(|device| device.label()).collect::<Vec<_>>().join(", ")
+/// The devices that the last run had, or those of the node's tables.
+fn devices(node: &WarpjoinExec) -> String {
+    let of_tables = || node.session().of_plan(node.plan()).devices().iter().map(|device| device.label()).collect();
+    let labels: Vec<String> = node.last_metrics().map_or_else(of_tables, |metrics| metrics.devices);
+    labels.join(", ")
 }
 
 fn resident_rows(plan: &Plan) -> u64 {

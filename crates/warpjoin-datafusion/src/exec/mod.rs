@@ -29,7 +29,7 @@ use warpjoin::exec::{Explanation, OptimizedPlan, SharedRows};
 use warpjoin::plan::Plan;
 use warpjoin::{ExecOptions, QueryMetrics, Session};
 
-use crate::config::{OnFault, WarpjoinOptions};
+use crate::config::{Distribute, OnFault, WarpjoinOptions};
 use crate::fallback::Fallback;
 use crate::matcher::{Closed, Operators};
 pub(crate) use report::NodeState;
@@ -62,6 +62,8 @@ struct Part {
     session: Arc<Session>,
     /// Execution options from the session's settings.
     settings: ExecOptions,
+    /// Where inputs that are uploaded lie.
+    distribute: Distribute,
     /// GPUs that are not used, each with the reason.
     left_out: Vec<String>,
     strict: bool,
@@ -137,6 +139,7 @@ impl WarpjoinExec {
             operators,
             session,
             settings,
+            distribute: options.distribute,
             left_out: left_out.to_vec(),
             strict: options.strict,
             on_fault: options.on_fault,

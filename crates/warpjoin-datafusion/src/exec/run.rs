@@ -314,7 +314,9 @@ fn drive(
                 PlanKind::Scan { table, projection }
             }
             Source::Upload(schema, batches) => {
-                inputs.tables.push(Arc::new(receive_table(&part.session, &schema, batches, &cancel, budget)?));
+                let home_bytes_max = part.distribute.home_bytes_max(&part.session, budget);
+                let table = receive_table(&part.session, &schema, batches, &cancel, budget, home_bytes_max)?;
+                inputs.tables.push(Arc::new(table));
                 PlanKind::Input { index: inputs.tables.len() - 1 }
             }
         });

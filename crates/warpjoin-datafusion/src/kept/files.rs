@@ -141,7 +141,7 @@ impl ReadColumns {
         settings: CacheSettings,
         session: &Arc<Session>,
     ) -> Option<(Self, Arc<Table>)> {
-        let table = cache.resident(&scan, &schema, settings.limits(session), session)?;
+        let table = cache.resident(&scan, &schema, settings.limits(session))?;
         let (cache, session) = (Arc::clone(cache), Arc::downgrade(session));
         Some((Self { scan, schema, cache, settings, session, table: Some(Arc::downgrade(&table)) }, table))
     }
@@ -155,7 +155,7 @@ impl ReadColumns {
     fn are_current(&self) -> bool {
         let Some(session) = self.session.upgrade() else { return false };
         let limits = self.settings.limits(&session);
-        match (self.cache.resident(&self.scan, &self.schema, limits, &session), &self.table) {
+        match (self.cache.resident(&self.scan, &self.schema, limits), &self.table) {
             (Some(table), Some(known)) => known.as_ptr() == Arc::as_ptr(&table),
             (None, None) => self.cache.accepts(&self.scan, limits),
             _ => false,

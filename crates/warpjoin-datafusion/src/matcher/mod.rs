@@ -131,7 +131,7 @@ impl<'a> Matcher<'a> {
             return Ok(self.input(&part).map_or(part, |input| Outcome::Device(Box::new(input))));
         }
         if let Some(scan) = node.downcast_ref::<DeviceScanExec>() {
-            return Ok(if Arc::ptr_eq(scan.table().devices(), self.session.device_set()) && scan.reads_values_only() {
+            return Ok(if self.session.has(scan.table()) && scan.reads_values_only() {
                 Outcome::Device(Box::new(Candidate::scan(node, scan)))
             } else {
                 Outcome::Host(Arc::clone(node))
@@ -183,7 +183,7 @@ impl<'a> Matcher<'a> {
         if !self.fills_cache {
             return cache.table(&scan, &node.schema()).map(|table| Candidate::resident(node, table));
         }
-        if let Some(table) = cache.resident(&scan, &node.schema(), limits, self.session) {
+        if let Some(table) = cache.resident(&scan, &node.schema(), limits) {
             return Some(Candidate::resident(node, table));
         }
         // Else filters below a part stay on the CPU, and fewer rows are uploaded.

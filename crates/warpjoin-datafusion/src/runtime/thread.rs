@@ -166,7 +166,8 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Uploads the received batches to the session's devices. Blocks, so call it on a thread of its own.
+/// Uploads the received batches to the session's devices, or to the first alone if they have no more than `home_bytes_max`. Blocks,
+/// so call it on a thread of its own.
 ///
 /// # Errors
 /// Returns [`warpjoin::Error::Cancelled`] if it is cancelled or the sender is dropped early, and errors of the upload.
@@ -176,8 +177,9 @@ pub(crate) fn receive_table(
     mut batches: mpsc::Receiver<Upload>,
     cancel: &Arc<Cancellation>,
     budget: MemoryBudget,
+    home_bytes_max: u64,
 ) -> warpjoin::Result<Table> {
-    let builder = TableBuilder::new(session.device_set(), Arc::clone(schema));
+    let builder = TableBuilder::new(session.device_set(), Arc::clone(schema)).on_first_up_to(home_bytes_max);
     let mut builder = builder.with_cancel(Arc::clone(cancel)).with_memory_budget(budget);
     let started = Instant::now();
     let mut waited = Duration::ZERO;

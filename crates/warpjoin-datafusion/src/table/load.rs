@@ -34,7 +34,8 @@ impl From<LoadError> for DataFusionError {
     }
 }
 
-/// Loads what `send` sends, with a limit on the memory in use. Ends early if the future is dropped.
+/// Loads what `send` sends, with a limit on the memory in use, to the first device alone if it has no more than `home_bytes_max`.
+/// Ends early if the future is dropped.
 ///
 /// # Errors
 /// Returns errors of `send`, unsupported types, and running out of device memory.
@@ -43,12 +44,13 @@ pub(crate) async fn load<F: Future<Output = Result<()>>>(
     schema: SchemaRef,
     send: impl FnOnce(mpsc::Sender<Upload>) -> F,
     budget: MemoryBudget,
+    home_bytes_max: u64,
 ) -> Result<Table, LoadError> {
     let session = Arc::clone(session);
     let (sender, receiver) = upload_channel();
     let cancel = CancelOnDrop::default();
     let cancellation = cancel.cancellation();
-    let receive = move || receive_table(&session, &schema, receiver, &cancellation, budget);
+    let receive = move || receive_table(&session, &schema, receiver, &cancellation, budget, home_bytes_max);
     let table = on_thread("warpjoin-load", receive).map_err(LoadError::Source)?;
     let (sent, table) = futures::join!(send(sender), table);
     sent.map_err(LoadError::Source)?;

@@ -12,7 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use warpjoin::{MemoryBudget, Session, Table};
 
-use crate::config::WarpjoinOptions;
+use crate::config::{Distribute, WarpjoinOptions};
 use crate::kept::{Registered, TableId};
 use crate::runtime::thread::{pump, pump_partitions};
 use crate::runtime::{Devices, WarpjoinRuntime};
@@ -38,12 +38,15 @@ impl DeviceTableProvider {
         Self { table, registered: Arc::new(Registered::new()) }
     }
 
-    /// Loads all rows of `stream` onto the session's devices, batch by batch.
+    /// Loads all rows of `stream` onto the session's devices, batch by batch: onto the first of several GPUs alone, as long as that
+    /// has room.
     ///
     /// # Errors
     /// Returns errors of the stream, unsupported types, and running out of device memory.
     pub async fn load(session: &Arc<Session>, stream: SendableRecordBatchStream) -> Result<Self> {
-        let table = load(session, stream.schema(), |upload| pump(stream, upload), MemoryBudget::OF_DEVICES).await?;
+        let budget = MemoryBudget::OF_DEVICES;
+        let home_bytes_max = Distribute::Auto.home_bytes_max(session, budget);
+        let table = load(session, stream.schema(), |upload| pump(stream, upload), budget, home_bytes_max).await?;
         Ok(Self::new(Arc::new(table)))
     }
 
@@ -73,7 +76,9 @@ pub async fn load_table(context: &SessionContext, name: impl Into<TableReference
     let plan = frame.create_physical_plan().await?;
     let schema = plan.schema();
     let send = move |upload| pump_partitions(plan, task, upload);
-    let table = load(&session, schema, send, options_of(context).memory_budget()).await?;
+    let options = options_of(context);
+    let budget = options.memory_budget();
+    let table = load(&session, schema, send, budget, options.distribute.home_bytes_max(&session, budget)).await?;
     let provider = Arc::new(DeviceTableProvider::new(Arc::new(table)));
     replace_table(context, &name, Arc::clone(&provider) as Arc<dyn TableProvider>)?;
     Ok(provider)

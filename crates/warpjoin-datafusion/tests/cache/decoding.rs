@@ -2,9 +2,9 @@
 
 use datafusion::dataframe::DataFrameWriteOptions;
 use datafusion::prelude::{ParquetReadOptions, SessionContext};
-use warpjoin_datafusion::{MemoryShare, ParquetDecode};
+use warpjoin_datafusion::{Distribute, MemoryShare, ParquetDecode};
 
-use crate::common::{rows, stock};
+use crate::common::{rows, run, stock};
 use crate::harness::*;
 
 /// Devices decode what they can, and the CPU the rest of the same table.
@@ -149,5 +149,30 @@ async fn files_of_other_writers_are_decoded_on_devices() {
             let is_decoded = decoded.iter().all(|column| column.ends_with("|device"));
             assert!(is_decoded && decoded.len() == 6, "{compression}, {statistics}, {dictionaries}: {decoded:?}");
         }
+    }
+}
+
+/// Columns of one table lie on the same devices, whichever query reads them.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_columns_of_a_table_lie_on_one_device() {
+    let (folder, oracle) = (folder(), stock());
+    let path = folder.path().join("t.parquet");
+    write(&path, 0, 5000).await;
+    for decode in [ParquetDecode::Device, ParquetDecode::Cpu] {
+        let warp = warp_with(3, MEMORY, |options| {
+            (options.parquet_decode, options.distribute) = (decode, Distribute::One);
+        });
+        register(&[&oracle, &warp.context], "t", &path).await;
+        warp.query(&oracle, "SELECT k, count(*) FROM t GROUP BY k").await;
+        // The columns that are there decide, not what is set now.
+        warp.context.sql("SET warpjoin.distribute = 'all'").await.unwrap().collect().await.unwrap();
+        for _ in 0..2 {
+            warp.query(&oracle, BY_KEY).await;
+            assert!(warp.is_resident(BY_KEY).await);
+        }
+        let used: Vec<u64> = warp.session.devices().iter().map(|device| device.memory().used_bytes()).collect();
+        assert!(used[0] > 0 && used[1..] == [0, 0], "{used:?}");
+        let (_, placement) = run(&warp.context, BY_KEY).await;
+        assert_eq!(placement.device[0].metrics.as_ref().unwrap().devices, ["sim:0"]);
     }
 }

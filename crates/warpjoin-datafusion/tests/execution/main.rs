@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod distribute;
 mod pieces;
 
 use std::sync::Arc;

@@ -152,11 +152,12 @@ impl TableEncoder {
     /// # Errors
     /// As [`Self::push`].
     pub fn finish(self) -> Result<Vec<EncodedColumn>> {
-        self.finish_columns()?.collect()
+        self.finish_columns()?.1.collect()
     }
 
-    /// As [`Self::finish`], one column after the other, so that the caller can drop each before it takes the next.
-    pub(crate) fn finish_columns(mut self) -> Result<impl Iterator<Item = Result<EncodedColumn>>> {
+    /// As [`Self::finish`], one column after the other, so that the caller can drop each before it takes the next. Before them about
+    /// what a row of all takes, in bytes.
+    pub(crate) fn finish_columns(mut self) -> Result<(u64, impl Iterator<Item = Result<EncodedColumn>>)> {
         let columns = self.columns()?;
         for part in 0..self.parts.len() {
             self.encode_pending(part)?;
@@ -165,12 +166,13 @@ impl TableEncoder {
         self.columns = None;
         let columns = Arc::into_inner(columns).ok_or_else(|| Error::internal("a chunk is still being encoded"))?;
         let types: Vec<DataType> = self.schema.fields().iter().map(|field| field.data_type().clone()).collect();
-        let sealed: Vec<Finish> = columns
+        let sealed: Vec<Sealed> = columns
             .into_par_iter()
             .zip(types)
             .map(|(column, data_type)| column.seal(data_type))
             .collect::<Result<_>>()?;
-        Ok(sealed.into_iter().map(|finish| finish()))
+        let row_bytes = sealed.iter().map(|column| column.row_bytes).sum();
+        Ok((row_bytes, sealed.into_iter().map(|column| (column.finish)())))
     }
 
     fn columns(&mut self) -> Result<Columns> {
@@ -211,17 +213,24 @@ pub(super) trait Encoding: Send + Sync + 'static {
     fn encode(&self, arrays: &[&ArrayRef]) -> Result<Self::Run>;
 
     /// Finds what all rows tell: dictionary, layout, statistics. `runs` are all rows, in order.
-    fn seal(&self, runs: Vec<Self::Run>, data_type: DataType) -> Result<Finish>;
+    fn seal(&self, runs: Vec<Self::Run>, data_type: DataType) -> Result<Sealed>;
 }
 
-/// Brings all rows to the final layout.
-pub(super) type Finish = Box<dyn FnOnce() -> Result<EncodedColumn> + Send>;
+/// A column of which it is known how it is laid out.
+pub(super) struct Sealed {
+    /// About what a row takes.
+    pub row_bytes: u64,
+    /// Brings all rows to the final layout.
+    pub finish: Finish,
+}
+
+type Finish = Box<dyn FnOnce() -> Result<EncodedColumn> + Send>;
 
 /// A column whose chunks are being encoded.
 trait Column: Send + Sync {
     fn encode(&self, place: Place, arrays: &[&ArrayRef]) -> Result<()>;
 
-    fn seal(self: Box<Self>, data_type: DataType) -> Result<Finish>;
+    fn seal(self: Box<Self>, data_type: DataType) -> Result<Sealed>;
 }
 
 struct Runs<E: Encoding> {
@@ -236,7 +245,7 @@ impl<E: Encoding> Column for Runs<E> {
         Ok(())
     }
 
-    fn seal(self: Box<Self>, data_type: DataType) -> Result<Finish> {
+    fn seal(self: Box<Self>, data_type: DataType) -> Result<Sealed> {
         let mut runs = self.runs.into_inner().unwrap_or_else(PoisonError::into_inner);
         runs.sort_by_key(|(place, _)| *place);
         self.encoding.seal(runs.into_iter().map(|(_, run)| run).collect(), data_type)

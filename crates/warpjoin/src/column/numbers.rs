@@ -6,7 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::DataType;
 
 use super::chunk::{self, Chunk, Number};
-use super::encode::{ColumnStatistics, EncodedColumn, Encoding, Finish, validity_of};
+use super::encode::{ColumnStatistics, EncodedColumn, Encoding, Sealed, validity_of};
 use super::order::Order;
 use super::types::{ColumnType, Layout};
 use crate::{Reason, Result};
@@ -78,6 +78,10 @@ impl<T: Number> NumberRun<T> {
         }
     }
 
+    fn row_bytes(&self) -> u64 {
+        Layout::of(T::domain(self.bounds)).width_bytes.into()
+    }
+
     fn finish(self, data_type: DataType, distinct: Option<u64>, unique: Option<bool>) -> EncodedColumn {
         let domain = T::domain(self.bounds);
         let joined = chunk::join(self.chunks, Layout::of(domain));
@@ -107,10 +111,11 @@ impl<T: Number> Encoding for Numbers<T> {
         Ok(run)
     }
 
-    fn seal(&self, runs: Vec<NumberRun<T>>, data_type: DataType) -> Result<Finish> {
+    fn seal(&self, runs: Vec<NumberRun<T>>, data_type: DataType) -> Result<Sealed> {
         let all = NumberRun::joined(runs);
         let unique = all.is_unique();
-        Ok(Box::new(move || Ok(all.finish(data_type, None, unique))))
+        let row_bytes = all.row_bytes();
+        Ok(Sealed { row_bytes, finish: Box::new(move || Ok(all.finish(data_type, None, unique))) })
     }
 }
 
@@ -129,10 +134,11 @@ impl Encoding for Bits {
         Ok(run)
     }
 
-    fn seal(&self, runs: Vec<NumberRun<u8>>, data_type: DataType) -> Result<Finish> {
+    fn seal(&self, runs: Vec<NumberRun<u8>>, data_type: DataType) -> Result<Sealed> {
         let all = NumberRun::joined(runs);
         let distinct = all.bounds.map_or(0, |(min, max)| (max - min) as u64 + 1);
         let unique = all.order.strict.then_some(true);
-        Ok(Box::new(move || Ok(all.finish(data_type, Some(distinct), unique))))
+        let row_bytes = all.row_bytes();
+        Ok(Sealed { row_bytes, finish: Box::new(move || Ok(all.finish(data_type, Some(distinct), unique))) })
     }
 }

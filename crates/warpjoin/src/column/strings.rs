@@ -10,7 +10,7 @@ use super::bits;
 use super::chunk::{self, Chunk, Number};
 use super::dictionary::Dictionary;
 use super::dictionary::{Interner, Seed};
-use super::encode::{ColumnStatistics, EncodedColumn, Encoding, Finish, validity_of};
+use super::encode::{ColumnStatistics, EncodedColumn, Encoding, Sealed, validity_of};
 use super::order::Order;
 use super::types::{ColumnType, Domain, Layout};
 use crate::{Error, Result};
@@ -119,14 +119,15 @@ impl Encoding for DictionaryStrings {
         Ok(run)
     }
 
-    fn seal(&self, runs: Vec<StringRun>, data_type: DataType) -> Result<Finish> {
+    fn seal(&self, runs: Vec<StringRun>, data_type: DataType) -> Result<Sealed> {
         let sorted = are_sorted(&runs);
         let null_count = runs.iter().map(|run| run.null_count).sum();
         let (interners, chunks): (Vec<_>, Vec<_>) = runs.into_iter().map(|run| (run.interner, run.chunks)).unzip();
         let (dictionary, codes) = Dictionary::of_interners(&interners, &self.value_type, self.sorted_len_max)?;
-        Ok(Box::new(move || {
-            let distinct = dictionary.len() as u64;
-            let domain = Domain::Int { min: 0, max: i128::from(distinct.saturating_sub(1)) };
+        let distinct = dictionary.len() as u64;
+        let domain = Domain::Int { min: 0, max: i128::from(distinct.saturating_sub(1)) };
+        let row_bytes = Layout::of(domain).width_bytes.into();
+        let finish = Box::new(move || {
             let codes = codes.iter().zip(&chunks).flat_map(|(codes, chunks)| chunks.iter().map(|_| codes.as_deref()));
             let codes = codes.collect();
             let joined = chunk::join_codes(chunks.into_iter().flatten().collect(), codes, Layout::of(domain));
@@ -145,7 +146,8 @@ impl Encoding for DictionaryStrings {
                     unique: unique.then_some(true),
                 },
             })
-        }))
+        });
+        Ok(Sealed { row_bytes, finish })
     }
 }
 
@@ -235,12 +237,14 @@ impl Encoding for RawStrings {
         Ok(RawRun { chunks, null_count })
     }
 
-    fn seal(&self, runs: Vec<RawRun>, data_type: DataType) -> Result<Finish> {
+    fn seal(&self, runs: Vec<RawRun>, data_type: DataType) -> Result<Sealed> {
         let null_count = runs.iter().map(|run| run.null_count).sum();
         let chunks: Vec<RawChunk> = runs.into_iter().flat_map(|run| run.chunks).collect();
         let (sorted, strict) = order_of(&chunks);
-        Ok(Box::new(move || {
-            let rows = chunks.iter().map(|chunk| chunk.ends.len()).sum();
+        let rows: usize = chunks.iter().map(|chunk| chunk.ends.len()).sum();
+        let text_bytes: usize = chunks.iter().map(|chunk| chunk.bytes.len()).sum();
+        let row_bytes = (size_of::<u64>() + text_bytes.div_ceil(rows.max(1))) as u64;
+        let finish = Box::new(move || {
             let has_nulls = chunks.iter().any(|chunk| chunk.validity.is_some());
             let parts = chunks.iter().map(|chunk| (chunk.validity.as_deref(), chunk.ends.len()));
             let validity = has_nulls.then(|| bits::join(parts, rows));
@@ -253,7 +257,8 @@ impl Encoding for RawStrings {
                 validity,
                 statistics: ColumnStatistics { null_count, distinct: None, sorted, unique: strict.then_some(true) },
             })
-        }))
+        });
+        Ok(Sealed { row_bytes, finish })
     }
 }
 

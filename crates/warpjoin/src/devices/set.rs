@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use warpjoin_device::{DEVICES_MAX, Device, DeviceError, DeviceKind, Stream};
 
@@ -16,8 +16,8 @@ use crate::{Error, Result};
 /// Streams on which columns are decoded at once: a page keeps a warp busy for long, and a column has few.
 const DECODE_STREAMS: usize = 8;
 
-/// Devices of one kind. Tables lie on all of them, and queries run on all of them. Rows go from device to device directly,
-/// or through the host's memory between two that can't reach each other.
+/// Devices of one kind. Tables lie on all of them or on a member, which is a set of one of these devices, and queries run where
+/// their tables lie. Rows go from device to device directly, or through the host's memory between two that can't reach each other.
 pub struct DeviceSet {
     devices: Vec<Device>,
     has_peer_access: bool,
@@ -25,9 +25,11 @@ pub struct DeviceSet {
     load_streams: Vec<Stream>,
     decode_streams: DecodeStreams,
     dictionaries: DictionaryOwners,
-    compiler: Compiler,
+    compiler: Arc<Compiler>,
     threads: DeviceThreads,
     scheduler: Arc<Scheduler>,
+    /// Of several devices: a set of each alone, made when it is wanted first.
+    members: Vec<OnceLock<Arc<Self>>>,
 }
 
 impl DeviceSet {
@@ -56,17 +58,47 @@ impl DeviceSet {
                 }
             }
         }
+        Ok(Arc::new(Self { has_peer_access, ..Self::of(devices, Arc::default(), Arc::default())? }))
+    }
+
+    fn of(devices: Vec<Device>, compiler: Arc<Compiler>, scheduler: Arc<Scheduler>) -> Result<Self> {
         let load_streams = devices.iter().map(Device::create_stream).collect::<Result<_, _>>()?;
-        Ok(Arc::new(Self {
+        let members = if devices.len() > 1 { devices.len() } else { 0 };
+        Ok(Self {
             devices,
-            has_peer_access,
+            has_peer_access: true,
             load_streams,
             decode_streams: DecodeStreams::default(),
             dictionaries: DictionaryOwners::default(),
-            compiler: Compiler::default(),
+            compiler,
             threads: DeviceThreads::default(),
-            scheduler: Arc::default(),
-        }))
+            scheduler,
+            members: (0..members).map(|_| OnceLock::new()).collect(),
+        })
+    }
+
+    /// The set of one of the devices alone. It shares what compiles and who launches next.
+    ///
+    /// # Errors
+    /// When there is no such device, or it has no more streams.
+    pub(crate) fn member(self: &Arc<Self>, device: usize) -> Result<Arc<Self>> {
+        let Some(member) = self.members.get(device) else {
+            return match (device, self.devices.len()) {
+                (0, 1) => Ok(Arc::clone(self)),
+                (_, devices) => Err(Error::InvalidArgument(format!("device {device} of {devices}"))),
+            };
+        };
+        if let Some(member) = member.get() {
+            return Ok(Arc::clone(member));
+        }
+        let (compiler, scheduler) = (Arc::clone(&self.compiler), Arc::clone(&self.scheduler));
+        let made = Arc::new(Self::of(vec![self.devices[device].clone()], compiler, scheduler)?);
+        Ok(Arc::clone(member.get_or_init(|| made)))
+    }
+
+    /// The device of which `other` is the set.
+    pub(crate) fn device_of_member(&self, other: &Arc<Self>) -> Option<usize> {
+        self.members.iter().position(|member| member.get().is_some_and(|member| Arc::ptr_eq(member, other)))
     }
 
     /// The devices, in shard order.

@@ -1,6 +1,7 @@
 //! The pipelines of a plan in words, for EXPLAIN.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::decision::DecisionKind;
 use crate::Session;
@@ -26,7 +27,8 @@ pub struct Explanation {
 }
 
 /// How a plan would run. Inputs that are not there yet leave the order of their joins open.
-pub fn explain(plan: &Plan, session: &Session, options: &ExecOptions) -> Explanation {
+pub fn explain(plan: &Plan, session: &Arc<Session>, options: &ExecOptions) -> Explanation {
+    let session = &*session.of_plan(plan);
     let Optimized { plan, notes, .. } = optimize(plan, &[], session.device_set(), session.orders(), options);
     let (physical, bindings) = lower(&plan);
     let explain = Explain {

@@ -3,6 +3,8 @@
 /// What a query cost. Times are nanoseconds; those of devices and kernels come from device events.
 #[derive(Debug, Clone, Default)]
 pub struct QueryMetrics {
+    /// Labels of the devices that it ran on: where its tables lie.
+    pub devices: Vec<String>,
     /// Ordering joins and placing runtime filters, on the host.
     pub optimizer_ns: u64,
     /// What the optimiser chose, in words.

@@ -24,6 +24,7 @@ mod window;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use warpjoin_device::Device;
 
 pub use crate::options::{
     CodeTier, DeviceThreads, Distribution, ExecOptions, GroupByForm, JoinForm, JoinOrder, Materialization,
@@ -54,7 +55,7 @@ pub struct QueryOutput {
     pub metrics: QueryMetrics,
 }
 
-/// Runs `plan` on all devices of `session`, and fetches the result, as [`run_with`] does. `inputs` are the tables of the
+/// Runs `plan` on the devices of `session`, and fetches the result, as [`run_with`] does. `inputs` are the tables of the
 /// plan's `Input` nodes, by index.
 ///
 /// # Errors
@@ -63,7 +64,8 @@ pub fn run(session: &Arc<Session>, plan: &Plan, inputs: &[Arc<Table>], options: 
     run_with(session, plan, &inputs.into(), options)
 }
 
-/// Runs `plan` on all devices of `session`, and fetches the result. Blocks; [`ExecOptions::cancel`] stops it.
+/// Runs `plan` on the devices of `session`, and fetches the result: on one, if all tables were loaded to the
+/// [`Session::member`] of that, else on all. Blocks; [`ExecOptions::cancel`] stops it.
 ///
 /// # Errors
 /// When a device fails or has no memory, the data overflows, divides by zero or can't be cast, the
@@ -90,7 +92,7 @@ pub fn run_in_pieces(
     take: &mut dyn FnMut(Vec<RecordBatch>) -> bool,
 ) -> Result<QueryMetrics> {
     let fetch = |query: &mut Query<'_>, relation| query.fetch(relation, &plan.schema, take);
-    Ok(with_query(session, plan, inputs, options, fetch)?.1)
+    Ok(with_query(&Place::of(session, plan, inputs)?, plan, options, fetch)?.1)
 }
 
 /// Runs `plan` as [`run`] does, and leaves the result on the devices; with what it cost.
@@ -103,7 +105,8 @@ pub fn run_to_table(
     inputs: &[Arc<Table>],
     options: &ExecOptions,
 ) -> Result<(Table, QueryMetrics)> {
-    with_query(session, plan, &inputs.into(), options, |query, relation| query.keep(relation, &plan.schema))
+    let place = Place::of(session, plan, &inputs.into())?;
+    with_query(&place, plan, options, |query, relation| query.keep(relation, &plan.schema))
 }
 
 /// Runs `plan` as [`run`] does, and leaves the rows on the devices by partition, on each device by itself; with what it cost.
@@ -117,8 +120,7 @@ pub(crate) fn run_to_partitions(
     bits: PassBits,
     options: &ExecOptions,
 ) -> Result<(PartitionedRows, QueryMetrics)> {
-    let inputs = Inputs::default();
-    with_query(session, plan, &inputs, options, |query, relation| {
+    with_query(&Place::on_all(session, &Inputs::default())?, plan, options, |query, relation| {
         let planned = query.plan_partition(relation, spec, bits)?;
         match query.obstacle(&[&planned], true) {
             Some(obstacle) => Err(Reason::from(obstacle).into()),
@@ -127,15 +129,47 @@ pub(crate) fn run_to_partitions(
     })
 }
 
+/// Where a plan runs.
+struct Place {
+    session: Arc<Session>,
+    /// They lie there.
+    inputs: Inputs,
+}
+
+impl Place {
+    /// Where the tables of a plan and its inputs lie.
+    fn of(session: &Arc<Session>, plan: &Plan, inputs: &Inputs) -> Result<Self> {
+        let tables = plan.tables();
+        Self::in_session(session.of_tables(tables.iter().chain(&inputs.tables)), inputs)
+    }
+
+    /// All devices of a session.
+    fn on_all(session: &Arc<Session>, inputs: &Inputs) -> Result<Self> {
+        Self::in_session(Arc::clone(session), inputs)
+    }
+
+    fn in_session(session: Arc<Session>, inputs: &Inputs) -> Result<Self> {
+        let tables = inputs.tables.iter().map(|table| table.on(session.device_set())).collect::<Result<_>>()?;
+        Ok(Self { inputs: Inputs { tables, ..inputs.clone() }, session })
+    }
+}
+
 /// Runs a plan up to its last pipeline, and hands that to `finish`.
 fn with_query<T>(
-    session: &Arc<Session>,
+    Place { session, inputs }: &Place,
     plan: &Plan,
-    inputs: &Inputs,
     options: &ExecOptions,
     finish: impl FnOnce(&mut Query<'_>, Relation) -> Result<T>,
 ) -> Result<(T, QueryMetrics)> {
     check(plan)?;
+    let moved;
+    let plan = match plan.tables().iter().all(|table| Arc::ptr_eq(table.devices(), session.device_set())) {
+        true => plan,
+        false => {
+            moved = plan.clone().on(session.device_set())?;
+            &moved
+        }
+    };
     for device in session.devices() {
         device.memory().reset_peak();
     }
@@ -188,6 +222,7 @@ fn execute<T>(
     query.settle_times()?;
     let (host_decisions, permit_wait_ns) = (query.host_decisions(), query.permit_wait_ns());
     let mut metrics = QueryMetrics { host_decisions, permit_wait_ns, ..std::mem::take(&mut query.metrics) };
+    metrics.devices = session.devices().iter().map(Device::label).collect();
     metrics.peak_bytes = session.devices().iter().map(|device| device.memory().peak_bytes()).max().unwrap_or(0);
     Ok((result, metrics))
 }

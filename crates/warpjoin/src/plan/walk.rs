@@ -4,8 +4,38 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{Plan, PlanKind};
+use crate::devices::DeviceSet;
+use crate::{Result, Table};
 
 impl Plan {
+    /// The tables that it scans, each as often as it does.
+    pub(crate) fn tables(&self) -> Vec<Arc<Table>> {
+        let mut tables = vec![];
+        let mut plans = vec![self];
+        while let Some(plan) = plans.pop() {
+            if let PlanKind::Scan { table, .. } = &plan.kind {
+                tables.push(Arc::clone(table));
+            }
+            plans.extend(plan.inputs());
+        }
+        tables
+    }
+
+    /// The plan over the same tables as [`Table::on`] all of these devices.
+    pub(crate) fn on(self, devices: &Arc<DeviceSet>) -> Result<Self> {
+        let mut failed = None;
+        let plan = self.rewritten(&mut |mut plan| {
+            if let PlanKind::Scan { table, .. } = &mut plan.kind {
+                match Table::on(table, devices) {
+                    Ok(on) => *table = on,
+                    Err(error) => failed = Some(error),
+                }
+            }
+            plan
+        });
+        failed.map_or(Ok(plan), Err)
+    }
+
     /// Whether `is_it` holds for a node.
     pub(crate) fn holds(&self, is_it: &dyn Fn(&Self) -> bool) -> bool {
         self.holds_but(&mut HashSet::new(), is_it)

@@ -3,17 +3,18 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use warpjoin_device::{Device, DeviceKind, Kernel, Stream};
 
-use crate::Result;
 use crate::codegen::{FixedModule, USUAL_HASH_BITS, interpreters, prebuilt};
 use crate::devices::DeviceSet;
 use crate::devices::compiler::QueryId;
 use crate::optimize::Orders;
+use crate::plan::Plan;
 use crate::runtime::dictionary_cache::DictionaryCache;
 use crate::runtime::pipelines::Pipelines;
+use crate::{Result, Table};
 
 /// Devices of one kind that queries run on and tables lie on ([`DeviceSet`]), and what queries leave for later ones: join
 /// orders, generated pipelines, kernels of hash tables.
@@ -24,6 +25,8 @@ pub struct Session {
     orders: Orders,
     pipelines: Arc<Pipelines>,
     dictionary_cache: Arc<DictionaryCache>,
+    /// Of several devices: a session of each alone, made when it is wanted first.
+    members: Vec<OnceLock<Arc<Self>>>,
 }
 
 impl Session {
@@ -44,13 +47,53 @@ impl Session {
         if devices.kind() == DeviceKind::Cuda {
             prepare(&devices);
         }
-        Ok(Arc::new(Self {
+        Ok(Arc::new(Self::on(devices, dictionary_cache)))
+    }
+
+    fn on(devices: Arc<DeviceSet>, dictionary_cache: Arc<DictionaryCache>) -> Self {
+        let members = if devices.devices().len() > 1 { devices.devices().len() } else { 0 };
+        Self {
             dictionary_cache,
             kernels: Mutex::default(),
             orders: Orders::default(),
             pipelines: Pipelines::of(&devices),
             devices,
-        }))
+            members: (0..members).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// The session of one of its devices alone: what small tables are best loaded to. Queries over tables of one member run
+    /// there, those over others on all devices.
+    ///
+    /// # Errors
+    /// When there is no such device, or it has no more streams.
+    pub fn member(self: &Arc<Self>, device: usize) -> Result<Arc<Self>> {
+        let devices = self.devices.member(device)?;
+        let Some(member) = self.members.get(device) else { return Ok(Arc::clone(self)) };
+        let made = || Arc::new(Self::on(devices, Arc::clone(&self.dictionary_cache)));
+        Ok(Arc::clone(member.get_or_init(made)))
+    }
+
+    /// Whether a table lies on its devices, or on one of them alone.
+    pub fn has(&self, table: &Table) -> bool {
+        let devices = table.devices();
+        Arc::ptr_eq(devices, &self.devices) || self.devices.device_of_member(devices).is_some()
+    }
+
+    /// Where a query over these tables runs: in a member if all of them lie on its device.
+    pub(crate) fn of_tables<'t>(self: &Arc<Self>, tables: impl IntoIterator<Item = &'t Arc<Table>>) -> Arc<Self> {
+        let mut tables = tables.into_iter();
+        let member = tables.next().and_then(|first| {
+            let device = self.devices.device_of_member(first.devices())?;
+            let is_alone = tables.all(|table| Arc::ptr_eq(table.devices(), first.devices()));
+            is_alone.then(|| self.member(device).ok()).flatten()
+        });
+        member.unwrap_or_else(|| Arc::clone(self))
+    }
+
+    /// Where a plan runs whose inputs lie with its tables: in a member if all tables lie on its device.
+    pub fn of_plan(self: &Arc<Self>, plan: &Plan) -> Arc<Self> {
+        self.of_tables(&plan.tables())
     }
 
     /// Its devices: what tables lie on.

@@ -30,6 +30,8 @@ pub struct TableBuilder {
     cancel: Option<Arc<Cancellation>>,
     budget: MemoryBudget,
     place: Option<MemoryPlace>,
+    /// Bytes up to which all rows go to the first device alone.
+    on_first_bytes_max: u64,
 }
 
 impl TableBuilder {
@@ -37,7 +39,8 @@ impl TableBuilder {
     pub fn new(devices: &Arc<DeviceSet>, schema: SchemaRef) -> Self {
         let encoder = TableEncoder::new(schema.clone(), StringEncoding::default());
         let budget = MemoryBudget::OF_DEVICES;
-        Self { devices: Arc::clone(devices), schema, encoder, cancel: None, budget, place: None }
+        let devices = Arc::clone(devices);
+        Self { devices, schema, encoder, cancel: None, budget, place: None, on_first_bytes_max: 0 }
     }
 
     /// Chooses how string columns are stored. Call it before the first [`Self::push`]: it starts anew.
@@ -69,6 +72,14 @@ impl TableBuilder {
         self
     }
 
+    /// All rows go to the first device alone, if they take at most so many bytes there. It is a table of the
+    /// [`member`](crate::Session::member) of that device then.
+    #[must_use]
+    pub fn on_first_up_to(mut self, bytes: u64) -> Self {
+        self.on_first_bytes_max = bytes;
+        self
+    }
+
     /// Takes the rows of a batch (rows x columns of the schema), after those taken before.
     ///
     /// # Errors
@@ -91,15 +102,17 @@ impl TableBuilder {
     /// # Errors
     /// As [`Self::push`], and when a device has too little memory.
     pub fn finish(self) -> Result<Table> {
-        let streams = self.devices.load_streams().iter().cloned();
-        let streams: Vec<Stream> = streams.map(|stream| self.budget.of_stream(stream)).collect();
         let cancel = self.cancel.as_deref();
         check_cancelled(cancel)?;
         let rows = self.encoder.rows();
         let started = Instant::now();
+        let (row_bytes, columns) = self.encoder.finish_columns()?;
+        let is_on_first = self.on_first_bytes_max > 0 && rows.saturating_mul(row_bytes) <= self.on_first_bytes_max;
+        let devices = if is_on_first { self.devices.member(0)? } else { self.devices };
+        let streams = devices.load_streams().iter().cloned();
+        let streams: Vec<Stream> = streams.map(|stream| self.budget.of_stream(stream)).collect();
         let mut shards = cut(rows, streams.len());
         let (mut column_types, mut statistics, mut sample) = (vec![], vec![], TableSample::default());
-        let columns = self.encoder.finish_columns()?;
         let encoded = started.elapsed();
         for column in columns {
             let column = column?;
@@ -119,7 +132,7 @@ impl TableBuilder {
             statistics.len(),
             started.elapsed() - encoded
         );
-        let table = Table::from_result(self.devices, self.schema, column_types, statistics, shards);
+        let table = Table::from_result(devices, self.schema, column_types, statistics, shards);
         Ok(table.with_sample(sample))
     }
 }

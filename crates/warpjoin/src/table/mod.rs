@@ -9,6 +9,7 @@ mod movable;
 mod place;
 mod resident;
 mod sample;
+mod spread;
 mod stored;
 
 pub use builder::TableBuilder;

@@ -12,12 +12,13 @@ use warpjoin_device::{Buffer, MemoryPlace, Stream};
 use super::download::Pieces;
 use super::movable::Movable;
 use super::sample::TableSample;
+use super::spread::spread;
 use super::stored::{MovedBytes, StoredColumn};
 use crate::column::{ColumnStatistics, ColumnType};
 use crate::devices::{DeviceSet, MemoryBudget};
 use crate::{Error, Result};
 
-/// An immutable table, its rows spread over devices in contiguous runs.
+/// An immutable table, its rows spread over devices in contiguous runs, or all on one of them.
 pub struct Table {
     devices: Arc<DeviceSet>,
     schema: SchemaRef,
@@ -29,8 +30,10 @@ pub struct Table {
     exact_bounds: bool,
     /// Rows on the host; `None` where the table was made on the devices.
     sample: Option<TableSample>,
-    /// How its columns leave the devices, if they may.
-    pub(super) movable: OnceLock<Arc<Movable>>,
+    /// How its columns leave the devices, if they may. Tables that share all columns share it.
+    pub(super) movable: Arc<OnceLock<Arc<Movable>>>,
+    /// Of a table on one of several devices: the same on all of them.
+    on_all: OnceLock<Arc<Self>>,
 }
 
 /// The rows of a table on one device, and where its columns lie.
@@ -108,8 +111,46 @@ impl Table {
             shards,
             exact_bounds: false,
             sample: None,
-            movable: OnceLock::new(),
+            movable: Arc::default(),
+            on_all: OnceLock::new(),
         }
+    }
+
+    /// The table as one of all these devices: as it is; if it lies on one of them alone, with no rows on the others, or, if it is
+    /// large, a copy in runs on all.
+    ///
+    /// # Errors
+    /// When it lies on other devices.
+    pub(crate) fn on(self: &Arc<Self>, devices: &Arc<DeviceSet>) -> Result<Arc<Self>> {
+        if Arc::ptr_eq(&self.devices, devices) {
+            return Ok(Arc::clone(self));
+        }
+        let (Some(own), [shard]) = (devices.device_of_member(&self.devices), self.shards.as_slice()) else {
+            return Err(Error::InvalidArgument("the table belongs to another session: upload it to this one".into()));
+        };
+        let on_all = self.on_all.get_or_init(|| {
+            let (types, statistics) = (self.column_types.clone(), self.statistics.clone());
+            if let Some(shards) = spread(self, devices) {
+                let schema = Arc::clone(&self.schema);
+                let table = Self::from_result(Arc::clone(devices), schema, types, statistics, shards);
+                let table = Arc::new(table.with_facts_of(self));
+                table.make_room_when_asked();
+                return table;
+            }
+            let place = |device| match device == own {
+                true => StoredShard { rows: shard.rows, first_row: 0, columns: shard.columns.clone() },
+                false => {
+                    let nothing = || StoredColumn::new(ShardColumn { values: None, offsets: None, validity: None });
+                    let columns = shard.columns.iter().map(|_| nothing()).collect();
+                    StoredShard { rows: 0, first_row: if device < own { 0 } else { shard.rows }, columns }
+                }
+            };
+            let shards = (0..devices.devices().len()).map(place).collect();
+            let mut table = Self::of_stored(Arc::clone(devices), Arc::clone(&self.schema), types, statistics, shards);
+            table.movable = Arc::clone(&self.movable);
+            Arc::new(table.with_facts_of(self))
+        });
+        Ok(Arc::clone(on_all))
     }
 
     /// A table of columns (by position) of tables that lie on the same devices with the same rows, in one order. It shares
@@ -152,6 +193,14 @@ impl Table {
         table.exact_bounds = columns.iter().all(|(table, _)| table.exact_bounds);
         table.sample = TableSample::of_columns(&samples);
         Ok(table)
+    }
+
+    /// The same rows as those of another table, of which is known what is known of that.
+    fn with_facts_of(mut self, other: &Self) -> Self {
+        let columns: Vec<_> = (0..other.column_types.len()).map(|index| (other.sample.as_ref(), index)).collect();
+        self.sample = TableSample::of_columns(&columns);
+        self.exact_bounds = other.exact_bounds;
+        self
     }
 
     /// Moves all columns to the devices or to the host's memory; queries that use them go on. Columns that another table shares

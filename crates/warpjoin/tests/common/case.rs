@@ -34,11 +34,16 @@ pub(crate) enum Outcome {
 
 /// The table of a batch, in two pieces, the second one a slice.
 pub(crate) fn upload(session: &Arc<Session>, batch: &RecordBatch) -> Arc<Table> {
-    upload_as(session, batch, &Settings::default())
+    upload_as(session, (0, batch), &Settings::default())
 }
 
 /// The same, with strings encoded and columns placed as the settings say.
-fn upload_as(session: &Arc<Session>, batch: &RecordBatch, settings: &Settings) -> Arc<Table> {
+fn upload_as(session: &Arc<Session>, (number, batch): (usize, &RecordBatch), settings: &Settings) -> Arc<Table> {
+    let place = settings.members.map(|members| (members >> (4 * number % 64) & 15) as usize);
+    let session = match place {
+        Some(place) if place % 2 == 0 => session.member(place / 2 % session.devices().len()).expect("a member"),
+        _ => Arc::clone(session),
+    };
     let mut builder = TableBuilder::new(session.device_set(), batch.schema()).with_strings(settings.strings);
     if settings.tables_on_host {
         builder = builder.in_host_memory();
@@ -93,7 +98,8 @@ impl Case {
 
     /// Rows from the devices.
     pub(crate) fn run(&self, session: &Arc<Session>, settings: &Settings) -> warpjoin::Result<Vec<Row>> {
-        let tables: Vec<Arc<Table>> = self.inputs.iter().map(|batch| upload_as(session, batch, settings)).collect();
+        let upload = |input| upload_as(session, input, settings);
+        let tables: Vec<Arc<Table>> = self.inputs.iter().enumerate().map(upload).collect();
         let options = settings.options();
         let batches = if settings.keeps && !self.plan.schema.fields().is_empty() {
             let (table, _) = exec::run_to_table(session, &self.plan, &tables, &options)?;

@@ -36,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) strings: StringEncoding,
     /// Leaves the result on the devices, and downloads it from there.
     pub(crate) keeps: bool,
+    /// Of each table four bits: an even number is twice that of the device where it lies alone.
+    pub(crate) members: Option<u64>,
     /// Tables lie in the host's memory.
     pub(crate) tables_on_host: bool,
     /// Rows between pipelines lie there.
@@ -70,6 +72,7 @@ impl Default for Settings {
             interprets: all_interpret(),
             strings: StringEncoding::Dictionary,
             keeps: false,
+            members: None,
             tables_on_host: false,
             writes_to_host: false,
             pass_rows: None,
@@ -126,9 +129,13 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
     let (tables_on_host, writes_to_host) = (aside.random_bool(0.25), aside.random_bool(0.25));
     let pass_rows = *[None, None, None, Some(1), Some(30)].choose(&mut aside).expect("some");
     let interprets = aside.random_bool(0.25) || all_interpret();
+    // All tables on one device, or some.
+    let alone: u64 = aside.random();
+    let members = *[None, None, None, Some(0), Some(alone)].choose(&mut aside).expect("some");
     let settings = Settings {
         device_threads,
         interprets,
+        members,
         strings,
         tables_on_host,
         writes_to_host,

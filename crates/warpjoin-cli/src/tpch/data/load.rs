@@ -65,7 +65,9 @@ impl Loading {
         let config = self.device_context.copied_config();
         let options = config.options().extensions.get::<WarpjoinOptions>().cloned().unwrap_or_default();
         let builder = TableBuilder::new(self.session.device_set(), Arc::clone(&schema));
-        let mut builder = builder.with_memory_budget(options.memory_budget());
+        let budget = options.memory_budget();
+        let home_bytes_max = options.distribute.home_bytes_max(&self.session, budget);
+        let mut builder = builder.with_memory_budget(budget).on_first_up_to(home_bytes_max);
         let partitions = self.partitions.max(1);
         let oracle_table = || OracleTable::new(&self.oracle_store, table.name(), &schema, partitions);
         let mut oracle_table = self.oracle_context.as_ref().map(|_| oracle_table()).transpose()?;

@@ -1,18 +1,41 @@
 //! Rows that several pipelines read, or another plan.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Relation;
+use crate::devices::DeviceSet;
 use crate::plan::{Share, SharedRowsId};
 
-/// Rows that one plan leaves on the devices for a later plan of the same query. Reading removes them. Clones are one.
+/// Rows that one plan leaves on its devices for a later plan of the same query that runs on the same ones. Reading removes them.
+/// Clones are one.
 #[derive(Debug, Clone, Default)]
-pub struct SharedRows(Arc<Mutex<HashMap<SharedRowsId, Relation>>>);
+pub struct SharedRows(Arc<Mutex<HashMap<SharedRowsId, LeftRows>>>);
+
+#[derive(Debug)]
+struct LeftRows {
+    devices: Arc<DeviceSet>,
+    rows: Relation,
+}
 
 impl SharedRows {
-    pub(in crate::exec) fn locked<T>(&self, with: impl FnOnce(&mut HashMap<SharedRowsId, Relation>) -> T) -> T {
-        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Leaves rows on devices.
+    pub(in crate::exec) fn leave(&self, name: SharedRowsId, devices: &Arc<DeviceSet>, rows: Relation) {
+        self.locked().insert(name, LeftRows { devices: Arc::clone(devices), rows });
+    }
+
+    /// Takes the rows that were left on these devices, or looks at them.
+    pub(in crate::exec) fn find(&self, name: SharedRowsId, devices: &Arc<DeviceSet>, takes: bool) -> Option<Relation> {
+        let mut left = self.locked();
+        let found = left.get(&name).filter(|left| Arc::ptr_eq(&left.devices, devices))?.rows.clone();
+        if takes {
+            left.remove(&name);
+        }
+        Some(found)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashMap<SharedRowsId, LeftRows>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

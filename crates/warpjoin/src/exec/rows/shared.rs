@@ -13,11 +13,12 @@ impl Query<'_> {
         for rows in wanted {
             let (key, name) = (Share::Found(rows.name), rows.name);
             // A dry run is told, and leaves rows to the run.
-            let known = self.shared.marked.get(&key).cloned().or_else(|| {
-                let is_dry = self.is_dry();
-                let shared_rows = &self.inputs.shared_rows;
-                shared_rows.locked(|left| if is_dry { left.get(&name).cloned() } else { left.remove(&name) })
-            });
+            let known = self
+                .shared
+                .marked
+                .get(&key)
+                .cloned()
+                .or_else(|| self.inputs.shared_rows.find(name, self.session.device_set(), !self.is_dry()));
             if let Some(relation) = known {
                 self.shared.marked.insert(key, relation.clone());
                 found.push((rows, relation));
@@ -38,7 +39,7 @@ impl Query<'_> {
         if let Share::Left(name) = share
             && !self.is_dry()
         {
-            self.inputs.shared_rows.locked(|rows| rows.insert(name, relation.clone()));
+            self.inputs.shared_rows.leave(name, self.session.device_set(), relation.clone());
         }
         Ok(relation)
     }

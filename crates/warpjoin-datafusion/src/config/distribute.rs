@@ -1,0 +1,54 @@
+//! On how many devices tables lie.
+
+use std::sync::Arc;
+
+use warpjoin::{MemoryBudget, Session};
+use warpjoin_device::DeviceKind;
+
+/// The part of a device's memory up to which tables lie on it alone: the rest is for queries.
+const HOME_DIVISOR: u64 = 2;
+
+/// On how many devices of a session tables lie. Queries run where their tables lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Distribute {
+    /// On the first GPU as long as that has room, else on all; on all simulated devices.
+    #[default]
+    Auto,
+    /// On the first device.
+    One,
+    /// On all devices, in contiguous runs of rows.
+    All,
+}
+
+impl Distribute {
+    pub(super) const NAMES: [(&str, Self); 3] = [("auto", Self::Auto), ("one", Self::One), ("all", Self::All)];
+
+    /// The most bytes that a table takes which is loaded now to the first of a session's devices alone: see
+    /// [`TableBuilder::on_first_up_to`](warpjoin::TableBuilder::on_first_up_to).
+    pub fn home_bytes_max(self, session: &Session, budget: MemoryBudget) -> u64 {
+        match (self, session.devices()) {
+            (Self::All, _) => 0,
+            (Self::One, _) => u64::MAX,
+            (Self::Auto, [first, _, ..]) if session.kind() == DeviceKind::Cuda => {
+                let memory = first.memory();
+                let limit_bytes = memory.limit_bytes().min(budget.device_bytes);
+                (limit_bytes / HOME_DIVISOR).saturating_sub(memory.used_bytes())
+            }
+            (Self::Auto, _) => 0,
+        }
+    }
+
+    /// Where a table of about `bytes` is loaded to.
+    ///
+    /// # Errors
+    /// When the first device fails.
+    pub(crate) fn session_for(
+        self,
+        session: &Arc<Session>,
+        bytes: u64,
+        budget: MemoryBudget,
+    ) -> warpjoin::Result<Arc<Session>> {
+        let is_alone = bytes <= self.home_bytes_max(session, budget);
+        if is_alone { session.member(0) } else { Ok(Arc::clone(session)) }
+    }
+}
