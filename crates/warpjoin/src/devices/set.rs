@@ -30,6 +30,17 @@ pub struct DeviceSet {
     scheduler: Arc<Scheduler>,
     /// Of several devices: a set of each alone, made when it is wanted first.
     members: Vec<OnceLock<Arc<Self>>>,
+    /// Queries that run on it, those on its members not counted.
+    running: AtomicUsize,
+}
+
+/// A query runs on a set of devices, until this is dropped.
+pub(crate) struct Running(Arc<DeviceSet>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl DeviceSet {
@@ -58,10 +69,10 @@ impl DeviceSet {
                 }
             }
         }
-        Ok(Arc::new(Self { has_peer_access, ..Self::of(devices, Arc::default(), Arc::default())? }))
+        Ok(Arc::new(Self { has_peer_access, ..Self::of(devices, Arc::default())? }))
     }
 
-    fn of(devices: Vec<Device>, compiler: Arc<Compiler>, scheduler: Arc<Scheduler>) -> Result<Self> {
+    fn of(devices: Vec<Device>, compiler: Arc<Compiler>) -> Result<Self> {
         let load_streams = devices.iter().map(Device::create_stream).collect::<Result<_, _>>()?;
         let members = if devices.len() > 1 { devices.len() } else { 0 };
         Ok(Self {
@@ -72,12 +83,24 @@ impl DeviceSet {
             dictionaries: DictionaryOwners::default(),
             compiler,
             threads: DeviceThreads::default(),
-            scheduler,
+            scheduler: Arc::default(),
+            running: AtomicUsize::new(0),
             members: (0..members).map(|_| OnceLock::new()).collect(),
         })
     }
 
-    /// The set of one of the devices alone. It shares what compiles and who launches next.
+    /// Counts a query that runs on it.
+    pub(crate) fn enter(self: &Arc<Self>) -> Running {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        Running(Arc::clone(self))
+    }
+
+    /// Queries that run on it.
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// The set of one of the devices alone. It shares what compiles.
     ///
     /// # Errors
     /// When there is no such device, or it has no more streams.
@@ -91,8 +114,7 @@ impl DeviceSet {
         if let Some(member) = member.get() {
             return Ok(Arc::clone(member));
         }
-        let (compiler, scheduler) = (Arc::clone(&self.compiler), Arc::clone(&self.scheduler));
-        let made = Arc::new(Self::of(vec![self.devices[device].clone()], compiler, scheduler)?);
+        let made = Arc::new(Self::of(vec![self.devices[device].clone()], Arc::clone(&self.compiler))?);
         Ok(Arc::clone(member.get_or_init(|| made)))
     }
 

@@ -14,6 +14,7 @@ pub(crate) mod join;
 mod launch;
 mod metrics;
 pub(crate) mod partition;
+mod place;
 mod query;
 mod relation;
 mod rows;
@@ -43,6 +44,7 @@ use crate::optimize::{Optimized, optimize};
 use crate::plan::Plan;
 use crate::plan::physical::lower;
 use crate::{Error, Reason, Result, Session, Table};
+use place::Place;
 use query::{Execution, Query};
 use relation::{PartitionedRows, PassBits, Relation};
 
@@ -129,39 +131,15 @@ pub(crate) fn run_to_partitions(
     })
 }
 
-/// Where a plan runs.
-struct Place {
-    session: Arc<Session>,
-    /// They lie there.
-    inputs: Inputs,
-}
-
-impl Place {
-    /// Where the tables of a plan and its inputs lie.
-    fn of(session: &Arc<Session>, plan: &Plan, inputs: &Inputs) -> Result<Self> {
-        let tables = plan.tables();
-        Self::in_session(session.of_tables(tables.iter().chain(&inputs.tables)), inputs)
-    }
-
-    /// All devices of a session.
-    fn on_all(session: &Arc<Session>, inputs: &Inputs) -> Result<Self> {
-        Self::in_session(Arc::clone(session), inputs)
-    }
-
-    fn in_session(session: Arc<Session>, inputs: &Inputs) -> Result<Self> {
-        let tables = inputs.tables.iter().map(|table| table.on(session.device_set())).collect::<Result<_>>()?;
-        Ok(Self { inputs: Inputs { tables, ..inputs.clone() }, session })
-    }
-}
-
 /// Runs a plan up to its last pipeline, and hands that to `finish`.
 fn with_query<T>(
-    Place { session, inputs }: &Place,
+    place: &Place,
     plan: &Plan,
     options: &ExecOptions,
     finish: impl FnOnce(&mut Query<'_>, Relation) -> Result<T>,
 ) -> Result<(T, QueryMetrics)> {
     check(plan)?;
+    let Place { session, inputs, .. } = place;
     let moved;
     let plan = match plan.tables().iter().all(|table| Arc::ptr_eq(table.devices(), session.device_set())) {
         true => plan,
@@ -170,9 +148,6 @@ fn with_query<T>(
             &moved
         }
     };
-    for device in session.devices() {
-        device.memory().reset_peak();
-    }
     let optimize = || optimize(plan, &inputs.tables, session.device_set(), session.orders(), options);
     let (mut new, mut elapsed_ns) = (None, 0);
     let mut timed = || {
@@ -188,10 +163,16 @@ fn with_query<T>(
     if plan.is_ordered() && !physical.output().is_ordered {
         return Err(Error::internal("pipelines that lose the order of their plan"));
     }
-    let execution = Execution::new(&physical, &bindings, inputs)?;
+    let mut execution = Execution::new(&physical, &bindings, inputs)?;
+    let planned_over = execution.tables.clone();
+    let session = &place.running(&mut execution, options);
+    let _running = session.device_set().enter();
+    for device in session.devices() {
+        device.memory().reset_peak();
+    }
     let result = execute(session, &execution, inputs, options, finish);
     if !options.remembers_results {
-        for table in execution.tables() {
+        for table in planned_over.iter().chain(&execution.tables) {
             table.forget_results();
             table.column_types().iter().filter_map(|column| column.dictionary.as_deref()).for_each(forget);
         }

@@ -4,7 +4,7 @@
 //! their dictionary, or until an allocation needs their memory. Each device tests its share; the results are brought together on all of them.
 
 use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use rayon::prelude::*;
 use warpjoin_device::{Buffer, Launch, ModuleSource, Ptr};
@@ -17,7 +17,9 @@ use crate::Result;
 use crate::codegen::{Constants, DictionaryTest};
 use crate::column::Dictionary;
 use crate::devices::{CopyLane, alloc_in_order};
-use crate::runtime::device_strings::{DeviceStrings, STRING_PADDING_BYTES, STRING_TILE_BYTES_MAX, StringShard};
+use crate::runtime::device_strings::{
+    DeviceStrings, STRING_PADDING_BYTES, STRING_TILE_BYTES_MAX, StringShard, UsedStrings,
+};
 
 /// Bytes of shared memory for what a pattern makes of each byte.
 const PATTERN_BYTES: u32 = 256 * 8;
@@ -85,7 +87,7 @@ impl Query<'_> {
         }
         let strings = self.device_strings(&test.dictionary)?;
         let results = match &strings {
-            Some(strings) => self.run_test(test, strings)?,
+            Some(used) => self.run_test(test, &used.strings)?,
             None => self.test_on_host(test)?,
         };
         let results: Vec<Arc<Buffer>> = results.into_iter().map(Arc::new).collect();
@@ -167,12 +169,8 @@ impl Query<'_> {
     }
 
     /// The strings on the devices, brought there if they are not; `None`: there is no room for them.
-    fn device_strings(&mut self, dictionary: &Arc<Dictionary>) -> Result<Option<Arc<DeviceStrings>>> {
-        let known = dictionary.attached::<DeviceStrings>();
-        if let Some(known) =
-            known.filter(|known| Weak::ptr_eq(&known.devices, &Arc::downgrade(self.session.device_set())))
-        {
-            self.session.dictionary_cache().use_attached::<DeviceStrings>(dictionary, known.bytes());
+    fn device_strings(&mut self, dictionary: &Arc<Dictionary>) -> Result<Option<UsedStrings>> {
+        if let Some(known) = DeviceStrings::find(dictionary, self.session) {
             return Ok(Some(known));
         }
         let devices = self.devices();
@@ -188,10 +186,8 @@ impl Query<'_> {
         for (device, places) in places.into_iter().enumerate() {
             shards.push(self.upload_strings(device, dictionary, places)?);
         }
-        let strings = Arc::new(DeviceStrings { devices: Arc::downgrade(self.session.device_set()), shards });
-        dictionary.attach(Arc::clone(&strings));
-        self.session.dictionary_cache().use_attached::<DeviceStrings>(dictionary, strings.bytes());
-        Ok(Some(strings))
+        let strings = DeviceStrings { devices: Arc::downgrade(self.session.device_set()), shards };
+        Ok(Some(strings.keep(dictionary, self.session)))
     }
 
     fn upload_strings(&mut self, device: usize, dictionary: &Dictionary, places: StringPlaces) -> Result<StringShard> {

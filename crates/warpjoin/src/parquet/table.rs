@@ -58,10 +58,7 @@ pub fn decode_table(
             dictionary: first.dictionary.clone(),
         };
         if let (false, Some(dictionary)) = (strings.is_empty(), &facts.dictionary) {
-            let strings = DeviceStrings { devices: Arc::downgrade(devices), shards: strings };
-            let bytes = strings.bytes();
-            dictionary.attach(Arc::new(strings));
-            session.dictionary_cache().use_attached::<DeviceStrings>(dictionary, bytes);
+            DeviceStrings { devices: Arc::downgrade(devices), shards: strings }.keep(dictionary, session);
         }
         statistics.push(facts::statistics_of(&streams, &parts, &shard_rows, data_type == DataType::Boolean)?);
         push_sample(&mut sample, &streams, &facts, &parts, &ranges)?;

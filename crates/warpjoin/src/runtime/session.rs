@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use warpjoin_device::{Device, DeviceKind, Kernel, Stream};
 
 use crate::codegen::{FixedModule, USUAL_HASH_BITS, interpreters, prebuilt};
-use crate::devices::DeviceSet;
 use crate::devices::compiler::QueryId;
+use crate::devices::{DeviceSet, MemoryBudget};
 use crate::optimize::Orders;
 use crate::plan::Plan;
 use crate::runtime::dictionary_cache::DictionaryCache;
@@ -84,11 +84,32 @@ impl Session {
     pub(crate) fn of_tables<'t>(self: &Arc<Self>, tables: impl IntoIterator<Item = &'t Arc<Table>>) -> Arc<Self> {
         let mut tables = tables.into_iter();
         let member = tables.next().and_then(|first| {
-            let device = self.devices.device_of_member(first.devices())?;
             let is_alone = tables.all(|table| Arc::ptr_eq(table.devices(), first.devices()));
-            is_alone.then(|| self.member(device).ok()).flatten()
+            is_alone.then(|| self.member_on(first.devices())).flatten()
         });
         member.unwrap_or_else(|| Arc::clone(self))
+    }
+
+    /// The member of these devices.
+    pub(crate) fn member_on(self: &Arc<Self>, devices: &Arc<DeviceSet>) -> Option<Arc<Self>> {
+        self.member(self.devices.device_of_member(devices)?).ok()
+    }
+
+    /// The member with the fewest running queries, if fewer run there than in `member` and it has room for copies of the tables.
+    pub(crate) fn least_busy(
+        self: &Arc<Self>,
+        member: &Arc<Self>,
+        tables: &[Arc<Table>],
+        budget: MemoryBudget,
+    ) -> Option<Arc<Self>> {
+        let busy = member.devices.running();
+        if busy == 0 {
+            return None;
+        }
+        let others = (0..self.members.len()).filter_map(|device| self.member(device).ok());
+        let mut others: Vec<_> = others.filter(|other| other.devices.running() < busy).collect();
+        others.sort_by_key(|other| other.devices.running());
+        others.into_iter().find(|other| Table::have_room_on(tables, &other.devices, budget))
     }
 
     /// Where a plan runs whose inputs lie with its tables: in a member if all tables lie on its device.

@@ -11,6 +11,7 @@ use warpjoin_device::{Buffer, MemoryPlace, Stream};
 
 use super::download::Pieces;
 use super::movable::Movable;
+use super::replicas::Replicas;
 use super::sample::TableSample;
 use super::spread::spread;
 use super::stored::{MovedBytes, StoredColumn};
@@ -34,6 +35,7 @@ pub struct Table {
     pub(super) movable: Arc<OnceLock<Arc<Movable>>>,
     /// Of a table on one of several devices: the same on all of them.
     on_all: OnceLock<Arc<Self>>,
+    pub(super) replicas: Arc<Replicas>,
 }
 
 /// The rows of a table on one device, and where its columns lie.
@@ -113,6 +115,7 @@ impl Table {
             sample: None,
             movable: Arc::default(),
             on_all: OnceLock::new(),
+            replicas: Arc::default(),
         }
     }
 
@@ -193,6 +196,22 @@ impl Table {
         table.exact_bounds = columns.iter().all(|(table, _)| table.exact_bounds);
         table.sample = TableSample::of_columns(&samples);
         Ok(table)
+    }
+
+    /// The table of one device with copies of its columns on another one.
+    pub(super) fn copied_to(
+        &self,
+        devices: &Arc<DeviceSet>,
+        copy: impl Fn(&Arc<StoredColumn>) -> Result<Arc<StoredColumn>>,
+    ) -> Result<Self> {
+        let copied = |shard: &StoredShard| {
+            let columns = shard.columns.iter().map(&copy).collect::<Result<_>>()?;
+            Ok(StoredShard { rows: shard.rows, first_row: shard.first_row, columns })
+        };
+        let shards = self.shards.iter().map(copied).collect::<Result<_>>()?;
+        let (types, statistics) = (self.column_types.clone(), self.statistics.clone());
+        let table = Self::of_stored(Arc::clone(devices), Arc::clone(&self.schema), types, statistics, shards);
+        Ok(table.with_facts_of(self))
     }
 
     /// The same rows as those of another table, of which is known what is known of that.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 use warpjoin_device::{MemoryPlace, Stream};
 
 use super::place::copied;
+use super::replicas::ColumnReplica;
 use super::resident::ShardColumn;
 use crate::Result;
 use crate::devices::waits::Waits;
@@ -18,6 +19,7 @@ pub(super) struct StoredColumn {
     buffers: RwLock<ShardColumn>,
     /// Held while it moves.
     moving: Mutex<()>,
+    pub(super) replicas: Mutex<Vec<ColumnReplica>>,
 }
 
 /// What moving columns has freed, in bytes.
@@ -39,7 +41,7 @@ impl Add for MovedBytes {
 
 impl StoredColumn {
     pub(super) fn new(buffers: ShardColumn) -> Arc<Self> {
-        Arc::new(Self { buffers: RwLock::new(buffers), moving: Mutex::default() })
+        Arc::new(Self { buffers: RwLock::new(buffers), moving: Mutex::default(), replicas: Mutex::default() })
     }
 
     /// Its buffers as they lie now.

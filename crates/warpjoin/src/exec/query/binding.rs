@@ -42,11 +42,6 @@ impl<'a> Execution<'a> {
         Ok(Self { plan, constants: &bindings.constants, tables, nodes: &bindings.nodes })
     }
 
-    /// The tables that it reads.
-    pub(in crate::exec) fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
-        self.tables.iter()
-    }
-
     pub(in crate::exec) fn table(&self, slot: TableSlot) -> Result<&Arc<Table>> {
         self.tables.get(slot.0).ok_or_else(|| Error::internal(format!("no table {}", slot.0)))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use warpjoin_device::Buffer;
 
 use crate::column::Dictionary;
-use crate::runtime::device_strings::DeviceStrings;
+use crate::runtime::device_strings::UsedStrings;
 use crate::string_test::TestProgram;
 
 /// What a query has tested already.
@@ -14,5 +14,5 @@ use crate::string_test::TestProgram;
 pub(in crate::exec) struct TestResults {
     /// By address of the dictionary, which `kept` keeps alive: the results on each device.
     pub of: HashMap<(usize, Arc<TestProgram>), Vec<Arc<Buffer>>>,
-    pub kept: Vec<(Arc<Dictionary>, Option<Arc<DeviceStrings>>)>,
+    pub kept: Vec<(Arc<Dictionary>, Option<UsedStrings>)>,
 }

@@ -34,6 +34,11 @@ impl SharedRows {
         Some(found)
     }
 
+    /// The devices that rows were left on.
+    pub(in crate::exec) fn devices(&self) -> Option<Arc<DeviceSet>> {
+        self.locked().values().next().map(|left| Arc::clone(&left.devices))
+    }
+
     fn locked(&self) -> MutexGuard<'_, HashMap<SharedRowsId, LeftRows>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
