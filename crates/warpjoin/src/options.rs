@@ -40,6 +40,8 @@ pub struct ExecOptions {
     pub reduced_rows_min: Option<u64>,
     /// Distinct strings of a column from which on devices evaluate LIKE and comparisons; `None`: 4096.
     pub tested_strings_min: Option<usize>,
+    /// Output buffers that leave more unused are copied to smaller ones; `None`: 64 MiB.
+    pub waste_bytes_max: Option<u64>,
     /// Rows that one block sorts by itself, at most 4096. `None`: 4096.
     pub sort_few_rows: Option<u32>,
     /// Values that a group key spans from which on rows in its order are grouped by a table of all of them. `None`: 2^28.
@@ -179,6 +181,7 @@ impl Default for ExecOptions {
             partition_rows: None,
             reduced_rows_min: None,
             tested_strings_min: None,
+            waste_bytes_max: None,
             sort_few_rows: None,
             ordered_span_min: None,
             join_order: JoinOrder::Auto,

@@ -48,6 +48,7 @@ cases! {
     direct_table_with_keys_that_come_twice: "direct table with keys that come twice",
     direct_set: "direct set",
     hash_table: "hash table",
+    rows_in_smaller_buffers: "rows in smaller buffers",
     late_columns: "late columns",
     partitioned: "partitioned",
     partitioned_duplicate_keys: "partitioned, duplicate keys",

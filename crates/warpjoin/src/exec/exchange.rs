@@ -62,7 +62,10 @@ impl Query<'_> {
         let total = rows.rows();
         let mut shards = vec![];
         let mut waits = self.waits();
+        // Their streams may still write the rows: to smaller buffers, say.
+        let ready = self.record_events()?;
         for device in 0..self.devices() {
+            ready.iter().try_for_each(|written| self.streams[device].wait(written))?;
             let mut target = allocate(&self.streams[device], &rows.columns, total)?;
             target.rows = total;
             for part in Part::all(&rows) {

@@ -146,6 +146,7 @@ fn interpreted() -> Vec<Scheduled> {
 /// Joins by one table.
 fn tables() -> Vec<Scheduled> {
     let long = |r: i128| (r % 11 - 5) * (i128::from(i64::MAX) / 5);
+    let some_null = keyed(&[ints((0..300).map(|row| (row % 3 > 0).then_some(row * 3)))], &DataType::Int64);
     let direct = |settings: &mut Settings| settings.join_form = Some(JoinForm::Direct);
     // Of two columns that are thought to be a key together; the last 30 of 900 are not.
     let pairs = |rows: i128| {
@@ -166,6 +167,12 @@ fn tables() -> Vec<Scheduled> {
         with(join_of("hash table", table(60, |r| r * 1_000_003), table(70, |r| r * 1_000_003), 1), |settings| {
             settings.join_form = Some(JoinForm::HashTable);
             settings.first_capacity = Some(1);
+        }),
+        with(join_of("rows in smaller buffers", some_null, table(400, |r| r * 2), 1), |settings| {
+            settings.join_form = Some(JoinForm::HashTable);
+            settings.distribution = Distribution::Broadcast;
+            settings.waste_bytes_max = Some(0);
+            settings.devices = 3;
         }),
         with(join_of("late columns", table(60, |r| r % 30), table(40, |r| r), 1), |settings| {
             settings.materialization = Materialization::Late;

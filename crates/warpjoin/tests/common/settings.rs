@@ -26,6 +26,7 @@ pub(crate) struct Settings {
     pub(crate) partition_rows: Option<u32>,
     pub(crate) reduced_rows_min: Option<u64>,
     pub(crate) sort_few_rows: Option<u32>,
+    pub(crate) waste_bytes_max: Option<u64>,
     pub(crate) join_order: JoinOrder,
     pub(crate) runtime_filters: RuntimeFilters,
     pub(crate) filter_bits: Option<u32>,
@@ -64,6 +65,7 @@ impl Default for Settings {
             partition_rows: None,
             reduced_rows_min: None,
             sort_few_rows: None,
+            waste_bytes_max: None,
             join_order: JoinOrder::AsGiven,
             runtime_filters: RuntimeFilters::Off,
             filter_bits: None,
@@ -99,6 +101,7 @@ impl Settings {
             partition_rows: self.partition_rows,
             reduced_rows_min: self.reduced_rows_min,
             sort_few_rows: self.sort_few_rows,
+            waste_bytes_max: self.waste_bytes_max,
             join_order: self.join_order,
             runtime_filters: self.runtime_filters,
             filter_bits: self.filter_bits,
@@ -132,7 +135,9 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
     // All tables on one device, or some.
     let alone: u64 = aside.random();
     let members = *[None, None, None, Some(0), Some(alone)].choose(&mut aside).expect("some");
+    let waste_bytes_max = *[None, Some(0)].choose(&mut aside).expect("some");
     let settings = Settings {
+        waste_bytes_max,
         device_threads,
         interprets,
         members,

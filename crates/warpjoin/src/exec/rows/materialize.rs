@@ -260,7 +260,7 @@ impl DeviceSink for RowsSink<'_> {
             lane.work.spilled_bytes += rows * row_bytes(self.columns);
             return Ok(IntermediateShard { rows, ..shard });
         }
-        if (shard.rows - rows) * row_bytes(self.columns) <= WASTE_BYTES_MAX {
+        if (shard.rows - rows) * row_bytes(self.columns) <= lane.options.waste_bytes_max.unwrap_or(WASTE_BYTES_MAX) {
             return Ok(IntermediateShard { rows, ..shard });
         }
         let smaller = IntermediateShard { rows, ..allocate(&lane.stream, self.columns, rows)? };
