@@ -122,7 +122,7 @@ pub(crate) fn run_to_partitions(
     bits: PassBits,
     options: &ExecOptions,
 ) -> Result<(PartitionedRows, QueryMetrics)> {
-    with_query(&Place::on_all(session, &Inputs::default())?, plan, options, |query, relation| {
+    with_query(&Place::on_all(session), plan, options, |query, relation| {
         let planned = query.plan_partition(relation, spec, bits)?;
         match query.obstacle(&[&planned], true) {
             Some(obstacle) => Err(Reason::from(obstacle).into()),

@@ -10,7 +10,7 @@ use crate::{Result, Session};
 /// Where a query is planned: on the devices of its tables.
 pub(super) struct Place {
     pub session: Arc<Session>,
-    /// They lie there.
+    /// Those that the plan reads lie there.
     pub inputs: Inputs,
     /// The session that it was given to.
     all: Arc<Session>,
@@ -20,17 +20,19 @@ impl Place {
     /// Where the tables of a plan and its inputs lie.
     pub(super) fn of(session: &Arc<Session>, plan: &Plan, inputs: &Inputs) -> Result<Self> {
         let tables = plan.tables();
-        Self::in_session(session.of_tables(tables.iter().chain(&inputs.tables)), inputs, session)
+        let read: Vec<usize> = plan.input_numbers();
+        let inputs_read = read.iter().filter_map(|&number| inputs.tables.get(number));
+        let own = session.of_tables(tables.iter().chain(inputs_read));
+        let mut placed = inputs.clone();
+        for (_, table) in placed.tables.iter_mut().enumerate().filter(|(number, _)| read.contains(number)) {
+            *table = table.on(own.device_set())?;
+        }
+        Ok(Self { session: own, inputs: placed, all: Arc::clone(session) })
     }
 
-    /// All devices of a session.
-    pub(super) fn on_all(session: &Arc<Session>, inputs: &Inputs) -> Result<Self> {
-        Self::in_session(Arc::clone(session), inputs, session)
-    }
-
-    fn in_session(session: Arc<Session>, inputs: &Inputs, all: &Arc<Session>) -> Result<Self> {
-        let tables = inputs.tables.iter().map(|table| table.on(session.device_set())).collect::<Result<_>>()?;
-        Ok(Self { inputs: Inputs { tables, ..inputs.clone() }, session, all: Arc::clone(all) })
+    /// All devices of a session, for a plan without inputs.
+    pub(super) fn on_all(session: &Arc<Session>) -> Self {
+        Self { session: Arc::clone(session), inputs: Inputs::default(), all: Arc::clone(session) }
     }
 
     /// Where the query runs: there, or, if that is one busy device of several, on another one, over copies of its tables.

@@ -21,6 +21,19 @@ impl Plan {
         tables
     }
 
+    /// The numbers of its inputs, each as often as it reads them.
+    pub(crate) fn input_numbers(&self) -> Vec<usize> {
+        let mut numbers = vec![];
+        let mut plans = vec![self];
+        while let Some(plan) = plans.pop() {
+            if let PlanKind::Input { index } = plan.kind {
+                numbers.push(index);
+            }
+            plans.extend(plan.inputs());
+        }
+        numbers
+    }
+
     /// The plan over the same tables as [`Table::on`] all of these devices.
     pub(crate) fn on(self, devices: &Arc<DeviceSet>) -> Result<Self> {
         let mut failed = None;
