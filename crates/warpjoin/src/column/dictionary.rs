@@ -246,6 +246,11 @@ impl Dictionary {
         Ok(Arc::clone(&self.twin.get_or_init(|| Twin { sorted: Arc::new(sorted), ranks }).sorted))
     }
 
+    /// Whether `other` has the same values in their order, as [`Self::sorted`] has made it.
+    pub(crate) fn is_sorted_by(&self, other: &Weak<Dictionary>) -> bool {
+        self.twin.get().is_some_and(|twin| other.as_ptr() == Arc::as_ptr(&twin.sorted))
+    }
+
     /// All values of several dictionaries; of the first one's type.
     ///
     /// # Errors

@@ -99,13 +99,14 @@ pub(in crate::codegen) fn remembered_union(parts: &[&Arc<Dictionary>]) -> Result
     Ok(union)
 }
 
-/// Drops all that was remembered with a dictionary.
+/// Drops all that was remembered with a dictionary, but for the order of its values: that is a fact of the table's column.
 pub(crate) fn forget(dictionary: &Dictionary) {
     if let Some(unions) = dictionary.attached::<Unions>() {
         unions.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
     if let Some(columns) = dictionary.attached::<Columns>() {
-        columns.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let is_order = |made: &Made| matches!(made, Made::CodesOf(to) if dictionary.is_sorted_by(to));
+        columns.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(made, _)| is_order(made));
     }
 }
 
