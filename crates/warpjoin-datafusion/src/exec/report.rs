@@ -19,7 +19,7 @@ pub(crate) struct NodeState {
 
 #[derive(Debug, Clone)]
 enum LastRun {
-    Device(QueryMetrics),
+    Device(Box<QueryMetrics>),
     Fallback(Fallback),
 }
 
@@ -39,7 +39,7 @@ impl NodeState {
 
     pub(super) fn metrics(&self) -> Option<QueryMetrics> {
         match &*self.last() {
-            Some(LastRun::Device(metrics)) => Some(metrics.clone()),
+            Some(LastRun::Device(metrics)) => Some(metrics.as_ref().clone()),
             _ => None,
         }
     }
@@ -52,7 +52,7 @@ impl NodeState {
     }
 
     pub(super) fn ran(&self, metrics: QueryMetrics) {
-        *self.last() = Some(LastRun::Device(metrics));
+        *self.last() = Some(LastRun::Device(Box::new(metrics)));
     }
 
     pub(super) fn fell_back(&self, why: Fallback) {
