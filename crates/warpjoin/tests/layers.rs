@@ -55,7 +55,7 @@ const WARPJOIN: Layers = &[
     &["exec/partition"],
     &["exec/group", "exec/sort"],
     &["exec/join", "exec/window"],
-    &["exec/check", "exec/execution", "exec/explain"],
+    &["exec/check", "exec/execution", "exec/explain", "exec/place"],
     &["exec/mod"],
     &["hash_table", "operators", "parquet"],
 ];
