@@ -1,85 +1,214 @@
 // Multisplit and transposition: brings every row to the device that owns its key, by hash or by range.
 //
-// route_count: counts[devices] += rows of each owner. route_assign: positions[row] = the row's place
-// within the source's run at its owner, owner in the top byte; rows of a tile that go to one owner
-// get neighbouring places. scatter_N: writes a column of N-byte values to the owners' buffers, each
-// given with the address at which this source's run starts.
-// Grid: tiles of WJ_BLOCK_THREADS rows, grid stride. Shared: WJ_DEVICES_MAX u32 and u64.
+// A block has a run of neighbouring rows, the same one in both kernels. exchange_count: counts[block][owner] = its rows of each owner.
+// exchange_rows: writes columns to the owners' buffers, where the rows of an owner keep their order. A tile's rows are
+// ranked by owner first, so that neighbouring threads write neighbouring values. exchange_copy: writes columns to devices as they lie.
+// Grid: exchange_count and exchange_rows runs of route.rows_each rows; exchange_copy any, grid stride.
+// Shared: exchange_count WJ_DEVICES_MAX u32; exchange_rows rank_shared_bytes (src/exchange.rs).
 #include "common/control.cuh"
 #include "common/hash.cuh"
+#include "common/warp.cuh"
+#include "exchange/constants.cuh"
 #include "exchange/params.cuh"  // src/exchange.rs
 
-WJ_DEVICE u32 owner_of(const RouteParams& p, u64 row) {
-    const u64 key = p.is_wide ? p.keys[row] : reinterpret_cast<const u32*>(p.keys)[row];
-    if (p.splitters == nullptr) return hash_device(hash_key(key), (u32)p.devices);
+WJ_DEVICE u32 owner_of(const Route& route, u64 row) {
+    const u64 key = route.is_wide ? route.keys[row] : reinterpret_cast<const u32*>(route.keys)[row];
+    if (route.splitters == nullptr) return hash_device(hash_key(key), (u32)route.devices);
     u32 owner = 0;
-    for (u32 device = 1; device < p.devices; ++device) owner += key >= p.splitters[device - 1];
+    for (u32 device = 1; device < route.devices; ++device) owner += key >= route.splitters[device - 1];
     return owner;
 }
 
-struct RouteShared {
-    u64 firsts[WJ_DEVICES_MAX];
-    u32 counts[WJ_DEVICES_MAX];
+struct Run {
+    u64 begin;
+    u64 end;
 };
 
-// Counts the rows of the block's tile by owner in shared memory; returns the caller's place among
-// those of its owner. All threads of the block call it; thread n alone reads count n, and may until it calls it again.
-WJ_DEVICE u32 rank_in_tile(RouteShared& shared, u32 owner, bool active) {
-    if (threadIdx.x < WJ_DEVICES_MAX) shared.counts[threadIdx.x] = 0;
-    __syncthreads();
-    const u32 lane = threadIdx.x & 31;
-    const u32 peers = __match_any_sync(0xffffffffu, active ? owner : 0xffu);
-    const u32 leader = __ffs(peers) - 1;
-    u32 first = 0;
-    if (active && lane == leader) first = atomicAdd(&shared.counts[owner], (u32)__popc(peers));
-    first = __shfl_sync(0xffffffffu, first, leader);
-    __syncthreads();
-    return first + __popc(peers & ((1u << lane) - 1));
+WJ_DEVICE Run run_of_block(const Route& route) {
+    const u64 begin = (u64)blockIdx.x * route.rows_each;
+    const u64 end = begin + route.rows_each;
+    return {begin < route.rows ? begin : route.rows, end < route.rows ? end : route.rows};
 }
 
-WJ_ENTRY(route_count, RouteParams, WJ_BLOCK_THREADS) {
-    RouteShared& shared = shared_as<RouteShared>();
-    const u64 tiles = (p.rows + blockDim.x - 1) / blockDim.x;
-    for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const u64 row = tile * blockDim.x + threadIdx.x;
-        const bool active = row < p.rows;
-        const u32 owner = active ? owner_of(p, row) : 0;
-        rank_in_tile(shared, owner, active);
-        if (threadIdx.x < p.devices && shared.counts[threadIdx.x] != 0) {
-            atomicAdd(&p.counts[threadIdx.x], (u64)shared.counts[threadIdx.x]);
-        }
+WJ_ENTRY(exchange_count, CountParams, WJ_BLOCK_THREADS) {
+    const Route& route = p.route;
+    u32* counts = &shared_as<u32>();
+    if (threadIdx.x < WJ_DEVICES_MAX) counts[threadIdx.x] = 0;
+    __syncthreads();
+    const Run run = run_of_block(route);
+    for (u64 first = run.begin; first < run.end; first += blockDim.x) {
+        const u64 row = first + threadIdx.x;
+        const bool active = row < run.end;
+        const u32 owner = active ? owner_of(route, row) : WJ_DEVICES_MAX;
+        const u32 peers = __match_any_sync(0xffffffffu, owner);
+        if (active && (threadIdx.x & 31) == __ffs(peers) - 1) atomicAdd(&counts[owner], (u32)__popc(peers));
     }
+    __syncthreads();
+    if (threadIdx.x < route.devices) route.counts[blockIdx.x * route.devices + threadIdx.x] = counts[threadIdx.x];
 }
 
-WJ_ENTRY(route_assign, RouteParams, WJ_BLOCK_THREADS) {
-    RouteShared& shared = shared_as<RouteShared>();
-    const u64 tiles = (p.rows + blockDim.x - 1) / blockDim.x;
-    for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const u64 row = tile * blockDim.x + threadIdx.x;
-        const bool active = row < p.rows;
-        const u32 owner = active ? owner_of(p, row) : 0;
-        const u32 rank = rank_in_tile(shared, owner, active);
-        if (threadIdx.x < p.devices) {
-            shared.firsts[threadIdx.x] = atomicAdd(&p.counts[threadIdx.x], (u64)shared.counts[threadIdx.x]);
+// What a block keeps of its tile.
+struct RankedTile {
+    u64* firsts;   // owners: place of the first row of the tile among those of this source
+    u32* rows;     // owners: rows of the tile
+    u32* begins;   // owners: where they begin in the order
+    u32* counts;   // owners x slices: rows of a warp's 32 neighbours; after ranking those of the slices before
+    u16* order;    // rows of the tile, by owner
+    u32 slices;
+};
+
+WJ_DEVICE RankedTile open_tile() {
+    RankedTile tile;
+    tile.slices = blockDim.x / 32 * WJ_EXCHANGE_ITEMS;
+    tile.firsts = &shared_as<u64>();
+    tile.rows = reinterpret_cast<u32*>(tile.firsts + WJ_DEVICES_MAX);
+    tile.begins = tile.rows + WJ_DEVICES_MAX;
+    tile.counts = tile.begins + WJ_DEVICES_MAX;
+    tile.order = reinterpret_cast<u16*>(tile.counts + WJ_DEVICES_MAX * tile.slices);
+    return tile;
+}
+
+// The rows of each owner in the blocks before.
+WJ_DEVICE void count_before(const Route& route, const RankedTile& tile) {
+    const u32 lane = threadIdx.x & 31;
+    for (u32 owner = threadIdx.x / 32; owner < route.devices; owner += blockDim.x / 32) {
+        u64 rows = 0;
+        for (u32 block = lane; block < blockIdx.x; block += 32) rows += route.counts[block * route.devices + owner];
+        rows = warp_inclusive_sum(rows);
+        if (lane == 31) tile.firsts[owner] = rows;
+    }
+    __syncthreads();
+}
+
+// Orders the `rows` rows from `first` on by owner. Rows of an owner keep their order.
+WJ_DEVICE void rank_rows(const Route& route, const RankedTile& tile, u64 first, u32 rows) {
+    const u32 lane = threadIdx.x & 31;
+    const u32 warp = threadIdx.x / 32;
+    const u32 warps = blockDim.x / 32;
+    for (u32 at = threadIdx.x; at < route.devices * tile.slices; at += blockDim.x) tile.counts[at] = 0;
+    __syncthreads();
+    // Owner in the high half, number among those of the slice in the low one.
+    u32 ranks[WJ_EXCHANGE_ITEMS];
+WJ_UNROLL
+    for (u32 item = 0; item < WJ_EXCHANGE_ITEMS; ++item) {
+        const u32 at = item * blockDim.x + threadIdx.x;
+        const bool active = at < rows;
+        const u32 owner = active ? owner_of(route, first + at) : WJ_DEVICES_MAX;
+        const u32 peers = __match_any_sync(0xffffffffu, owner);
+        const u32 rank = __popc(peers & ((1u << lane) - 1));
+        ranks[item] = owner << 16 | rank;
+        if (active && rank == 0) tile.counts[owner * tile.slices + item * warps + warp] = __popc(peers);
+    }
+    __syncthreads();
+    for (u32 owner = warp; owner < route.devices; owner += warps) {
+        u32 before = 0;
+        for (u32 base = 0; base < tile.slices; base += 32) {
+            const bool is_there = base + lane < tile.slices;
+            u32* count = &tile.counts[owner * tile.slices + base + lane];
+            const u32 mine = is_there ? *count : 0;
+            const u32 sum = before + warp_inclusive_sum(mine);
+            if (is_there) *count = sum - mine;
+            before = __shfl_sync(0xffffffffu, sum, 31);
         }
-        __syncthreads();
-        if (active) p.positions[row] = (u64)owner << 56 | (shared.firsts[owner] + rank);
+        if (lane == 0) tile.rows[owner] = before;
+    }
+    __syncthreads();
+    if (threadIdx.x < route.devices) {
+        u32 begin = 0;
+        for (u32 owner = 0; owner < threadIdx.x; ++owner) begin += tile.rows[owner];
+        tile.begins[threadIdx.x] = begin;
+    }
+    __syncthreads();
+WJ_UNROLL
+    for (u32 item = 0; item < WJ_EXCHANGE_ITEMS; ++item) {
+        const u32 at = item * blockDim.x + threadIdx.x;
+        if (at >= rows) continue;
+        const u32 owner = ranks[item] >> 16;
+        const u32 before = tile.counts[owner * tile.slices + item * warps + warp];
+        tile.order[tile.begins[owner] + before + (ranks[item] & 0xffff)] = (u16)at;
+    }
+    __syncthreads();
+}
+
+// Writes the rows of one owner. Warps begin at multiples of 32 values at the owner's, which are whole lines of memory.
+template <class T>
+WJ_DEVICE void send(const RankedTile& tile, u32 owner, const T* source, T* target) {
+    constexpr u32 together = 4;
+    target += tile.firsts[owner];
+    const u16* order = tile.order + tile.begins[owner];
+    const u32 skew = (u32)(reinterpret_cast<u64>(target) / sizeof(T)) & 31;
+    const u32 end = tile.rows[owner] + skew;
+    for (u32 base = threadIdx.x; base < end; base += blockDim.x * together) {
+        T values[together];
+WJ_UNROLL
+        for (u32 k = 0; k < together; ++k) {
+            const u32 at = base + k * blockDim.x;
+            if (at >= skew && at < end) values[k] = source[order[at - skew]];
+        }
+WJ_UNROLL
+        for (u32 k = 0; k < together; ++k) {
+            const u32 at = base + k * blockDim.x;
+            if (at >= skew && at < end) target[at - skew] = values[k];
+        }
     }
 }
 
 template <class T>
-WJ_DEVICE void scatter(const ScatterParams& p) {
-    const T* source = reinterpret_cast<const T*>(p.source);
-    const u64 stride = (u64)gridDim.x * blockDim.x;
-    for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.rows; row += stride) {
-        const u64 position = p.positions[row];
-        T* target = reinterpret_cast<T*>(p.targets[position >> 56]);
-        target[position & 0xffffffffffffffULL] = source[row];
+WJ_DEVICE void send_to(const RankedTile& tile, u32 owner, const u8* source, u64 first, u8* target) {
+    send(tile, owner, reinterpret_cast<const T*>(source) + first, reinterpret_cast<T*>(target));
+}
+
+WJ_ENTRY(exchange_rows, RowsParams, WJ_BLOCK_THREADS) {
+    const Route& route = p.route;
+    const Columns& columns = p.columns;
+    const RankedTile tile = open_tile();
+    const Run run = run_of_block(route);
+    const u32 tile_rows = blockDim.x * WJ_EXCHANGE_ITEMS;
+    count_before(route, tile);
+    for (u64 first = run.begin; first < run.end; first += tile_rows) {
+        rank_rows(route, tile, first, run.end - first < tile_rows ? (u32)(run.end - first) : tile_rows);
+        for (u32 step = 0; step < route.devices; ++step) {
+            // Blocks begin with different owners, so that all links are in use.
+            const u32 owner = (blockIdx.x + step) % (u32)route.devices;
+            for (u32 column = 0; column < columns.count; ++column) {
+                const u8* source = columns.sources[column];
+                u8* target = columns.targets[column * WJ_DEVICES_MAX + owner];
+                if (target == nullptr) continue;
+                switch (columns.widths[column]) {
+                    case 1: send_to<u8>(tile, owner, source, first, target); break;
+                    case 2: send_to<u16>(tile, owner, source, first, target); break;
+                    case 4: send_to<u32>(tile, owner, source, first, target); break;
+                    case 8: send_to<u64>(tile, owner, source, first, target); break;
+                    default: send_to<ulonglong2>(tile, owner, source, first, target); break;
+                }
+            }
+        }
+        __syncthreads();
+        if (threadIdx.x < route.devices) tile.firsts[threadIdx.x] += tile.rows[threadIdx.x];
     }
 }
 
-WJ_ENTRY(scatter_1, ScatterParams, WJ_BLOCK_THREADS) { scatter<u8>(p); }
-WJ_ENTRY(scatter_2, ScatterParams, WJ_BLOCK_THREADS) { scatter<u16>(p); }
-WJ_ENTRY(scatter_4, ScatterParams, WJ_BLOCK_THREADS) { scatter<u32>(p); }
-WJ_ENTRY(scatter_8, ScatterParams, WJ_BLOCK_THREADS) { scatter<u64>(p); }
-WJ_ENTRY(scatter_16, ScatterParams, WJ_BLOCK_THREADS) { scatter<ulonglong2>(p); }
+template <class T>
+WJ_DEVICE void copy_column(const Columns& columns, u32 column, u64 rows) {
+    const T* source = reinterpret_cast<const T*>(columns.sources[column]);
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += stride) {
+        const T value = source[row];
+        for (u32 device = 0; device < WJ_DEVICES_MAX; ++device) {
+            T* target = reinterpret_cast<T*>(columns.targets[column * WJ_DEVICES_MAX + device]);
+            if (target != nullptr) target[row] = value;
+        }
+    }
+}
+
+WJ_ENTRY(exchange_copy, CopyParams, WJ_BLOCK_THREADS) {
+    for (u32 column = 0; column < p.columns.count; ++column) {
+        switch (p.columns.widths[column]) {
+            case 1: copy_column<u8>(p.columns, column, p.rows); break;
+            case 2: copy_column<u16>(p.columns, column, p.rows); break;
+            case 4: copy_column<u32>(p.columns, column, p.rows); break;
+            case 8: copy_column<u64>(p.columns, column, p.rows); break;
+            default: copy_column<ulonglong2>(p.columns, column, p.rows); break;
+        }
+    }
+}

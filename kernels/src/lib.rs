@@ -67,6 +67,7 @@ fn declared() -> Vec<KernelFile> {
         ("decode/constants.cuh", decode::all_defines()),
         ("group/constants.cuh", group::all_defines()),
         ("interpret/constants.cuh", interpret::all_defines()),
+        ("exchange/constants.cuh", exchange::all_defines()),
         ("partition/constants.cuh", partition::all_defines()),
         ("sort/constants.cuh", sort::all_defines()),
         ("string/constants.cuh", string::defines()),

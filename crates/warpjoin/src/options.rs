@@ -25,7 +25,7 @@ pub struct ExecOptions {
     /// The most that buffers of all devices may take of the host's memory for the query to put more there: what a device has no
     /// room for. 0: nothing. `u64::MAX`: the devices' own budget.
     pub host_budget_bytes: u64,
-    /// How rows are brought together for joins on several devices.
+    /// How rows are brought together on several devices.
     pub distribution: Distribution,
     /// How group-bys accumulate; `None`: by the keys.
     pub group_by_form: Option<GroupByForm>,
@@ -156,12 +156,12 @@ pub enum Materialization {
 /// How rows are brought together for joins on several devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Distribution {
-    /// By the cost rule.
+    /// By the cost rule. Few rows come to one device.
     #[default]
     Auto,
-    /// Every device gets the whole build side.
+    /// Every device gets the whole build side of a join. Few rows come to one device.
     Broadcast,
-    /// Both sides are partitioned by key hash.
+    /// Both sides of a join are partitioned by key hash. Few rows, too, go to the devices that own them.
     Exchange,
 }
 

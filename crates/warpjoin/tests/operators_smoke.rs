@@ -88,10 +88,10 @@ fn exchanged_rows_are_spread_evenly() {
         let probe = table(&session, "p", keys, (0..rows).collect());
         let distribution = warpjoin::exec::Distribution::Exchange;
         let options = ExecOptions { distribution, ..ExecOptions::default() };
-        let joined =
-            HashJoin::new(build, probe).on("b_key", "p_key").unwrap().options(options).run_to_table(&session).unwrap();
+        let joined = HashJoin::new(build, probe).on("b_key", "p_key").unwrap().options(options.clone());
+        let joined = joined.run_to_table(&session).unwrap();
         assert_eq!(joined.rows(), rows as u64);
-        let groups = GroupBy::new(Arc::new(joined)).key("b_key").unwrap();
+        let groups = GroupBy::new(Arc::new(joined)).key("b_key").unwrap().options(options);
         let groups = groups.aggregate(AggregateFunction::Count, None).unwrap().run_to_table(&session).unwrap();
         assert_eq!(groups.rows(), rows as u64);
         let most = groups.shards().iter().map(|shard| shard.rows).max().unwrap();

@@ -1,18 +1,30 @@
-//! Brings rows together across devices: multisplit and transposition, or a copy to all.
+//! Brings rows together across devices: multisplit and transposition, a copy to all, or few rows on one.
+//!
+//! The host waits only for the numbers of rows: work of several devices is ordered by events.
 
-use warpjoin_device::{Buffer, ModuleSource, Ptr};
+use warpjoin_device::{Buffer, Event, Kernel, Launch, ModuleSource, Ptr, Stream};
 use warpjoin_kernels::common::DEVICES_MAX;
-use warpjoin_kernels::exchange::{RouteParams, ScatterParams};
+use warpjoin_kernels::exchange::{
+    COLUMNS, Columns, CopyParams, CountParams, ITEMS, Route, RowsParams, TARGETS, rank_shared_bytes,
+};
 
 use super::launch::Strides;
-use super::query::Query;
-use super::relation::{Intermediate, IntermediateShard};
+use super::metrics::PipelineMetrics;
+use super::query::{Pending, Query};
+use super::relation::{Intermediate, IntermediateShard, Relation};
 use super::rows::allocate;
 use crate::codegen::Constants;
+use crate::column::ColumnType;
+use crate::options::Distribution;
 use crate::{Error, Result};
 
-/// Bytes of shared memory of the routing kernels: a 64-bit and a 32-bit word a device.
-const ROUTE_SHARED_BYTES: u32 = DEVICES_MAX as u32 * 12;
+/// Rows, and bytes of them, up to which they are brought to one device: it takes less time than what several have to tell each other.
+const FEW_ROWS: u64 = 1 << 17;
+const FEW_BYTES: u64 = 8 << 20;
+/// Bytes of a run of values from which on copy engines bring it to another device; kernels write less.
+const COPY_BYTES_MIN: u64 = 1 << 20;
+/// Blocks of a multiprocessor that send rows: each has its rows of each owner counted, which the host adds up.
+const BLOCKS_EACH: u64 = 4;
 
 /// Which device owns a row.
 #[derive(Debug, Clone, Copy)]
@@ -38,9 +50,9 @@ impl Part {
     }
 
     /// All parts of rows with these columns.
-    fn all(rows: &Intermediate) -> Vec<Part> {
+    fn all(columns: &[ColumnType]) -> Vec<Part> {
         let mut all = vec![];
-        for (column, column_type) in rows.columns.iter().enumerate() {
+        for (column, column_type) in columns.iter().enumerate() {
             let width_bytes = u64::from(column_type.layout().width_bytes);
             if width_bytes > 0 {
                 all.push(Part { column, is_validity: false, width_bytes });
@@ -53,37 +65,137 @@ impl Part {
     }
 }
 
+/// Rows that were counted: how many of each device each device owns, and what the kernel that sends them takes.
+struct Counted {
+    /// By source and owner.
+    rows: Vec<Vec<u64>>,
+    launches: Vec<Option<CountedShard>>,
+}
+
+struct CountedShard {
+    launch: Launch,
+    rows_each: u64,
+    counts: Buffer,
+    splitters: Option<Buffer>,
+}
+
+/// The rows of one column that a device has for another one, which it can't reach.
+struct Run {
+    part: usize,
+    owner: usize,
+    bytes: u64,
+    buffer: Buffer,
+}
+
 impl Query<'_> {
+    /// What is enqueued from now on, on any device, comes after what was enqueued before on all of them. The host does not wait.
+    pub(super) fn meet(&self) -> Result<()> {
+        let reached = self.record_events()?;
+        for (device, stream) in self.streams.iter().enumerate() {
+            let others = reached.iter().enumerate().filter(|(peer, _)| *peer != device);
+            others.into_iter().try_for_each(|(_, event)| stream.wait(event))?;
+        }
+        Ok(())
+    }
+
+    /// Whether so few rows of several devices are better off on one.
+    pub(super) fn are_few(&self, columns: &[ColumnType], rows: u64) -> bool {
+        let row_bytes: u64 = Part::all(columns).iter().map(|part| part.width_bytes).sum();
+        self.options.distribution != Distribution::Exchange
+            && rows <= FEW_ROWS
+            && rows.saturating_mul(row_bytes) <= FEW_BYTES
+    }
+
     /// Gives every device all rows of all devices.
     pub(crate) fn broadcast(&mut self, rows: Intermediate) -> Result<Intermediate> {
-        if self.devices() == 1 || self.is_dry() {
+        let all: Vec<usize> = (0..self.devices()).collect();
+        self.copy_to(rows, &all, "Broadcast")
+    }
+
+    /// Gives all rows of all devices to those where `probe` has rows.
+    pub(super) fn broadcast_for(&mut self, rows: Intermediate, probe: &Relation) -> Result<Intermediate> {
+        let all = 0..self.devices();
+        let probing: Vec<usize> = match self.is_dry() {
+            true => all.collect(),
+            false => all.filter(|&device| probe.source.shard_rows(device) > 0).collect(),
+        };
+        self.copy_to(rows, &probing, "Broadcast")
+    }
+
+    /// All rows on one device: the one that has them already, or else the first.
+    pub(super) fn gather(&mut self, rows: Intermediate) -> Result<Intermediate> {
+        let home = rows.home();
+        self.copy_to(rows, &[home.unwrap_or(0)], "Gather")
+    }
+
+    /// All rows on each of some devices, in the order of the devices that they come from.
+    fn copy_to(&mut self, rows: Intermediate, targets: &[usize], name: &str) -> Result<Intermediate> {
+        let total = rows.rows();
+        let is_there = rows.home().is_some_and(|home| targets == [home]);
+        if self.devices() == 1 || !self.is_dry() && (is_there || total == 0) {
             return Ok(rows);
         }
-        let total = rows.rows();
-        let mut shards = vec![];
-        let mut waits = self.waits();
-        // Their streams may still write the rows: to smaller buffers, say.
-        let ready = self.record_events()?;
-        for device in 0..self.devices() {
-            ready.iter().try_for_each(|written| self.streams[device].wait(written))?;
-            let mut target = allocate(&self.streams[device], &rows.columns, total)?;
-            target.rows = total;
-            for part in Part::all(&rows) {
-                let mut first = 0;
-                for (peer, shard) in rows.shards.iter().enumerate() {
-                    let bytes = shard.rows * part.width_bytes;
-                    if let (Some(from), Some(to)) = (part.of(shard), part.of(&target)) {
-                        self.copy_across((peer, from, 0), (device, to, first), bytes)?;
-                    }
-                    first += bytes;
-                    self.metrics.exchanged_bytes += if peer == device { 0 } else { bytes };
-                }
-            }
-            shards.push(target);
+        let kernels = self.compile(&exchange_module(self.options.hash_bits), "exchange_copy")?;
+        if self.is_dry() {
+            return Ok(rows);
         }
-        // The sources may go once every device has its copy.
-        waits.end()?;
+        let mut shards = vec![];
+        for (device, stream) in self.streams.iter().enumerate() {
+            let total = if targets.contains(&device) { total } else { 0 };
+            shards.push(IntermediateShard { rows: total, ..allocate(stream, &rows.columns, total)? });
+        }
+        let waits = self.waits();
+        let begun = self.record_events()?;
+        // The rows are written, and there is room for them.
+        self.meet()?;
+        let parts = Part::all(&rows.columns);
+        let mut first = 0;
+        let mut sent_bytes = 0;
+        for (device, shard) in rows.shards.iter().enumerate().filter(|(_, shard)| shard.rows > 0) {
+            let mut by_kernel = vec![];
+            for &part in &parts {
+                let bytes = shard.rows * part.width_bytes;
+                let is_reached =
+                    |&target: &usize| self.streams[device].device().can_reach(self.streams[target].device());
+                if bytes < COPY_BYTES_MIN && targets.iter().all(is_reached) {
+                    by_kernel.push(part);
+                } else if let Some(from) = part.of(shard) {
+                    for &target in targets {
+                        if let Some(to) = part.of(&shards[target]) {
+                            self.copy_across((device, from, 0), (target, to, first * part.width_bytes), bytes)?;
+                        }
+                    }
+                }
+                sent_bytes += bytes * targets.iter().filter(|&&target| target != device).count() as u64;
+            }
+            self.copy_by_kernel((device, &kernels[device]), shard, &by_kernel, (&shards, targets, first))?;
+            first += shard.rows;
+        }
+        // The sources may go once they are read, which other devices do.
+        self.meet()?;
+        waits.leave();
+        self.note_exchange(&rows, name, sent_bytes, begun)?;
         Ok(Intermediate { shards, ..rows })
+    }
+
+    /// Writes columns of a device's rows to others, from row `first` on.
+    fn copy_by_kernel(
+        &mut self,
+        (device, kernel): (usize, &Kernel),
+        shard: &IntermediateShard,
+        parts: &[Part],
+        (shards, targets, first): (&[IntermediateShard], &[usize], u64),
+    ) -> Result<()> {
+        let launch = Strides::ROWS.over(shard.rows, &self.streams[device]);
+        for parts in parts.chunks(COLUMNS) {
+            let target_of = |part: usize, owner: usize| {
+                let target = targets.contains(&owner).then(|| parts[part].of(&shards[owner])).flatten()?;
+                Some((target, first * parts[part].width_bytes))
+            };
+            let params = CopyParams { rows: shard.rows, columns: columns_of(parts, shard, target_of) };
+            self.launch(device, kernel, launch, &params)?;
+        }
+        Ok(())
     }
 
     /// Sends every row to the device that owns the hash of its key word, which is column 0.
@@ -93,148 +205,185 @@ impl Query<'_> {
 
     /// Sends every row to the device that owns its key word, which is column 0.
     pub(super) fn exchange_by(&mut self, rows: Intermediate, owners: Owners<'_>) -> Result<Intermediate> {
-        let devices = self.devices();
-        if devices == 1 {
+        if self.devices() == 1 {
             return Ok(rows);
         }
         if self.is_dry() {
             let module = exchange_module(self.options.hash_bits);
-            self.compile_all(["route_count", "route_assign"].map(|entry| (&module, entry)))?;
-            for part in Part::all(&rows) {
-                self.compile(&module, &format!("scatter_{}", part.width_bytes))?;
-            }
+            self.compile_all(["exchange_count", "exchange_rows", "exchange_copy"].map(|entry| (&module, entry)))?;
             return Ok(rows);
         }
         self.options.check_cancelled()?;
-        let counts = self.route(&rows, "route_count", owners, false)?.0;
+        let counted = self.count_owners(&rows, owners)?;
         let mut shards = vec![];
-        for owner in 0..devices {
-            let total = counts.iter().map(|from| from[owner]).sum();
-            let mut shard = allocate(&self.streams[owner], &rows.columns, total)?;
-            shard.rows = total;
-            shards.push(shard);
+        for (owner, stream) in self.streams.iter().enumerate() {
+            let total = counted.rows.iter().map(|from| from[owner]).sum();
+            shards.push(IntermediateShard { rows: total, ..allocate(stream, &rows.columns, total)? });
         }
-        // The owners' buffers exist in their streams' order: peers may write once that is reached.
-        self.synchronize()?;
-        let positions = self.route(&rows, "route_assign", owners, true)?.1;
-        let mut waits = self.waits();
-        self.transpose(&rows, &shards, &counts, &positions)?;
-        waits.end()?;
+        let waits = self.waits();
+        let begun = self.record_events()?;
+        // There is room at the owners.
+        self.meet()?;
+        let mut sent_bytes = 0;
+        for (device, shard) in rows.shards.iter().enumerate() {
+            if let Some(launch) = &counted.launches[device] {
+                sent_bytes += self.send(device, (&rows.columns, shard), launch, (&shards, &counted.rows))?;
+            }
+        }
+        // Whoever reads the rows comes after those that sent them.
+        self.meet()?;
+        waits.leave();
+        self.note_exchange(&rows, "Exchange", sent_bytes, begun)?;
         Ok(Intermediate { shards, ..rows })
     }
 
-    /// Runs a routing kernel on every device: rows for each owner, and positions if asked for.
-    fn route(
-        &mut self,
-        rows: &Intermediate,
-        entry: &str,
-        owners: Owners<'_>,
-        wants_positions: bool,
-    ) -> Result<(Vec<Vec<u64>>, Vec<Buffer>)> {
-        let kernels = self.compile(&exchange_module(self.options.hash_bits), entry)?;
-        let mut pending = vec![];
+    /// Counts the rows of each device by owner.
+    fn count_owners(&mut self, rows: &Intermediate, owners: Owners<'_>) -> Result<Counted> {
+        let kernels = self.compile(&exchange_module(self.options.hash_bits), "exchange_count")?;
+        let devices = self.devices();
+        let mut launches = vec![];
         for (device, shard) in rows.shards.iter().enumerate() {
+            if shard.rows == 0 {
+                launches.push(None);
+                continue;
+            }
             let stream = &self.streams[device];
-            let counts = stream.alloc_filled(DEVICES_MAX as u64 * 8, 0)?;
-            let places = stream.alloc(if wants_positions { shard.rows * 8 } else { 0 })?;
             let splitters = match owners {
                 Owners::Hash => None,
                 Owners::Ranges(splitters) => Some(stream.upload(bytemuck::cast_slice(splitters))?),
             };
-            if shard.rows > 0 {
-                let keys = shard.columns[0].values.as_ref().ok_or_else(|| Error::internal("rows without key words"))?;
-                let params = RouteParams {
-                    rows: shard.rows,
-                    keys: Ptr::of(keys),
-                    devices: self.streams.len() as u64,
-                    counts: Ptr::of(&counts),
-                    positions: Ptr::of(&places),
-                    splitters: splitters.as_ref().map(Ptr::of),
-                    is_wide: rows.columns[0].layout().width_bytes == 8,
-                };
-                let launch = Strides { shared_bytes: ROUTE_SHARED_BYTES, ..Strides::ROWS }.over(shard.rows, stream);
-                self.launch(device, &kernels[device], launch, &params)?;
+            let (launch, rows_each) = blocks_for(shard.rows, stream);
+            let counts = stream.alloc(u64::from(launch.blocks) * devices as u64 * 8)?;
+            let counted = CountedShard { launch, rows_each, counts, splitters };
+            let params = CountParams { route: route_of((&rows.columns, shard), &counted, devices)? };
+            let launch = Launch { shared_bytes: DEVICES_MAX as u32 * 4, ..launch };
+            self.launch(device, &kernels[device], launch, &params)?;
+            launches.push(Some(counted));
+        }
+        let mut by_source = vec![];
+        for (stream, launch) in self.streams.iter().zip(&launches) {
+            let mut rows = vec![0u64; devices];
+            if let Some(CountedShard { launch, counts, .. }) = launch {
+                let mut words = vec![0u64; launch.blocks as usize * devices];
+                stream.read(counts, 0, bytemuck::cast_slice_mut(&mut words))?;
+                for (owner, rows) in rows.iter_mut().enumerate() {
+                    *rows = words.iter().skip(owner).step_by(devices).sum();
+                }
             }
-            pending.push((counts, places));
+            by_source.push(rows);
         }
-        let mut all = vec![];
-        for (device, (counts, _)) in pending.iter().enumerate() {
-            let mut words = [0u64; DEVICES_MAX];
-            self.streams[device].read(counts, 0, bytemuck::cast_slice_mut(&mut words))?;
-            all.push(words.to_vec());
-        }
-        Ok((all, pending.into_iter().map(|(_, places)| places).collect()))
+        Ok(Counted { rows: by_source, launches })
     }
 
-    /// Writes all columns to their owners. Runs of one source lie side by side at the owner, in the
-    /// order of sources: their starts are prefix sums over the table of counts. A run for an owner that
-    /// the source can't reach is written beside the source, and copied from there.
-    fn transpose(
+    /// Writes a device's rows to their owners; bytes that go to others. Runs of one source lie side by side at the owner, in the
+    /// order of sources: they begin at prefix sums over the table of counts. A run for an owner that the source can't reach is
+    /// written beside the source, and copied from there.
+    fn send(
         &mut self,
-        rows: &Intermediate,
-        targets: &[IntermediateShard],
-        counts: &[Vec<u64>],
-        positions: &[Buffer],
-    ) -> Result<()> {
-        let module = exchange_module(self.options.hash_bits);
-        for part in Part::all(rows) {
-            let kernels = self.compile(&module, &format!("scatter_{}", part.width_bytes))?;
-            let mut runs: Vec<Run> = vec![];
-            for (device, shard) in rows.shards.iter().enumerate().filter(|(_, shard)| shard.rows > 0) {
-                let stream = &self.streams[device];
-                let source = part.of(shard).ok_or_else(|| Error::internal("a column without values"))?;
-                let first_of = |owner: usize| {
-                    let before: u64 = counts[..device].iter().map(|from| from[owner]).sum();
-                    before * part.width_bytes
-                };
-                let own = runs.len();
-                for (owner, _) in targets.iter().enumerate().filter(|(_, target)| part.of(target).is_some()) {
-                    if !stream.device().can_reach(self.streams[owner].device()) {
-                        let bytes = counts[device][owner] * part.width_bytes;
-                        runs.push(Run { device, owner, first: first_of(owner), bytes, buffer: stream.alloc(bytes)? });
-                    }
-                }
-                let target_of = |owner: usize| {
-                    let run = runs[own..].iter().find(|run| run.owner == owner);
-                    match (run, targets.get(owner).and_then(|target| part.of(target))) {
-                        (Some(run), _) => Some(Ptr::of(&run.buffer)),
-                        (None, Some(buffer)) => Some(Ptr::at(buffer, first_of(owner))),
-                        (None, None) => None,
-                    }
-                };
-                let params = ScatterParams {
-                    rows: shard.rows,
-                    source: Ptr::of(source),
-                    positions: Ptr::of(&positions[device]),
-                    targets: std::array::from_fn(target_of),
-                };
-                let launch = Strides::ROWS.over(shard.rows, stream);
-                self.launch(device, &kernels[device], launch, &params)?;
-                let sent: u64 =
-                    (0..targets.len()).filter(|&owner| owner != device).map(|owner| counts[device][owner]).sum();
-                self.metrics.exchanged_bytes += sent * part.width_bytes;
-            }
-            for Run { device, owner, first, bytes, buffer } in &runs {
-                if let Some(target) = part.of(&targets[*owner]) {
-                    self.copy_across((*device, buffer, 0), (*owner, target, *first), *bytes)?;
-                }
+        device: usize,
+        (columns, shard): (&[ColumnType], &IntermediateShard),
+        counted: &CountedShard,
+        (targets, counts): (&[IntermediateShard], &[Vec<u64>]),
+    ) -> Result<u64> {
+        let kernels = self.compile(&exchange_module(self.options.hash_bits), "exchange_rows")?;
+        let stream = self.streams[device].clone();
+        let devices = self.devices();
+        let first_of = |owner: usize| counts[..device].iter().map(|from| from[owner]).sum::<u64>();
+        let parts = Part::all(columns);
+        let mut runs: Vec<Run> = vec![];
+        for owner in (0..devices).filter(|&owner| !stream.device().can_reach(self.streams[owner].device())) {
+            for (part, width_bytes) in parts.iter().map(|part| part.width_bytes).enumerate() {
+                let bytes = counts[device][owner] * width_bytes;
+                runs.push(Run { part, owner, bytes, buffer: stream.alloc(bytes)? });
             }
         }
+        for (number, some) in parts.chunks(COLUMNS).enumerate() {
+            let target_of = |part: usize, owner: usize| {
+                let run = runs.iter().find(|run| (run.part, run.owner) == (number * COLUMNS + part, owner));
+                match run {
+                    Some(run) => Some((&run.buffer, 0)),
+                    None => some[part].of(targets.get(owner)?).map(|to| (to, first_of(owner) * some[part].width_bytes)),
+                }
+            };
+            let params = RowsParams {
+                route: route_of((columns, shard), counted, devices)?,
+                columns: columns_of(some, shard, target_of),
+            };
+            self.launch(device, &kernels[device], counted.launch, &params)?;
+        }
+        for Run { part, owner, bytes, buffer } in &runs {
+            if let Some(target) = parts[*part].of(&targets[*owner]) {
+                let first = first_of(*owner) * parts[*part].width_bytes;
+                self.copy_across((device, buffer, 0), (*owner, target, first), *bytes)?;
+            }
+        }
+        let row_bytes: u64 = parts.iter().map(|part| part.width_bytes).sum();
+        let sent = (0..devices).filter(|&owner| owner != device).map(|owner| counts[device][owner]);
+        Ok(sent.sum::<u64>() * row_bytes)
+    }
+
+    /// A line in the metrics.
+    fn note_exchange(&mut self, rows: &Intermediate, name: &str, sent_bytes: u64, begun: Vec<Event>) -> Result<()> {
+        self.metrics.exchanged_bytes += sent_bytes;
+        let spans = begun.into_iter().zip(self.record_events()?).collect();
+        self.pending.push(Pending::timed(self.metrics.pipelines.len(), spans));
+        self.metrics.pipelines.push(PipelineMetrics {
+            name: format!("Rows[{}] -> {name}", rows.columns.len()),
+            rows_in: rows.rows(),
+            rows_out: rows.rows(),
+            read_bytes: sent_bytes,
+            ..PipelineMetrics::default()
+        });
         Ok(())
     }
 }
 
-/// The rows of one column that a device has for another one, which it can't reach.
-struct Run {
-    device: usize,
-    owner: usize,
-    /// Where they belong in the owner's buffer, in bytes.
-    first: u64,
-    bytes: u64,
-    buffer: Buffer,
+/// Blocks that count rows by owner and send them, and the rows of each.
+fn blocks_for(rows: u64, stream: &Stream) -> (Launch, u64) {
+    let tiles = Strides { rows_each: ITEMS.into(), resident: BLOCKS_EACH, ..Strides::ROWS }.over(rows, stream);
+    let tile_rows = u64::from(tiles.block_threads * ITEMS);
+    let rows_each = rows.div_ceil(u64::from(tiles.blocks)).next_multiple_of(tile_rows);
+    let blocks = rows.div_ceil(rows_each) as u32;
+    (Launch { blocks, shared_bytes: rank_shared_bytes(tiles.block_threads), ..tiles }, rows_each)
+}
+
+fn route_of<'b>(
+    (columns, shard): (&[ColumnType], &'b IntermediateShard),
+    counted: &'b CountedShard,
+    devices: usize,
+) -> Result<Route<'b, Buffer>> {
+    let keys = shard.columns[0].values.as_ref().ok_or_else(|| Error::internal("rows without key words"))?;
+    Ok(Route {
+        rows: shard.rows,
+        rows_each: counted.rows_each,
+        keys: Ptr::of(keys),
+        is_wide: columns[0].layout().width_bytes == 8,
+        splitters: counted.splitters.as_ref().map(Ptr::of),
+        devices: devices as u64,
+        counts: Ptr::of(&counted.counts),
+    })
+}
+
+/// Some parts of rows, and the buffer and byte where each begins at each device.
+fn columns_of<'b>(
+    parts: &[Part],
+    shard: &'b IntermediateShard,
+    target_of: impl Fn(usize, usize) -> Option<(&'b Buffer, u64)>,
+) -> Columns<'b, Buffer> {
+    let mut columns =
+        Columns { count: parts.len() as u64, sources: [None; COLUMNS], widths: [0; COLUMNS], targets: [None; TARGETS] };
+    for (number, part) in parts.iter().enumerate() {
+        columns.sources[number] = part.of(shard).map(Ptr::of);
+        columns.widths[number] = part.width_bytes;
+        for owner in 0..DEVICES_MAX {
+            columns.targets[number * DEVICES_MAX + owner] =
+                target_of(number, owner).map(|(buffer, byte)| Ptr::at_byte(buffer, byte));
+        }
+    }
+    columns
 }
 
 fn exchange_module(hash_bits: u32) -> ModuleSource {
-    let entries = [RouteParams::<()>::ENTRIES, ScatterParams::<()>::ENTRIES].concat();
-    Constants { hash_bits, ..Constants::USUAL }.module(warpjoin_kernels::EXCHANGE, entries)
+    let file = warpjoin_kernels::EXCHANGE;
+    Constants { hash_bits, ..Constants::USUAL }.module(file, file.entries())
 }

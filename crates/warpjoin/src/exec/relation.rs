@@ -102,6 +102,15 @@ pub(crate) struct GroupTable {
     pub shards: Vec<GroupShard>,
 }
 
+impl GroupTable {
+    /// Of a group-by without keys: the one row is that of this device, and others have a row of nothing, which is none.
+    pub(crate) fn keep_row_of(&mut self, home: usize) {
+        for (device, shard) in self.shards.iter_mut().enumerate() {
+            shard.capacity = u64::from(device == home);
+        }
+    }
+}
+
 /// The groups on one device.
 #[derive(Debug)]
 pub(crate) struct GroupShard {
@@ -214,6 +223,13 @@ impl Relation {
     }
 }
 
+/// The device that has all rows, of the rows of each.
+fn home(rows: impl Iterator<Item = u64>) -> Option<usize> {
+    let mut with_rows = rows.enumerate().filter(|(_, rows)| *rows > 0).map(|(device, _)| device);
+    let first = with_rows.next().unwrap_or(0);
+    with_rows.next().is_none().then_some(first)
+}
+
 impl Source {
     pub(crate) fn shape(&self) -> SourceShape {
         match self {
@@ -261,6 +277,11 @@ impl Source {
         }
     }
 
+    /// The device that has all rows, if one does: the first one if there are none.
+    pub(crate) fn home(&self, devices: usize) -> Option<usize> {
+        home((0..devices).map(|device| self.shard_rows(device)))
+    }
+
     /// Most rows of a shard; of a dry run, where there are no shards, the bound of all rows.
     pub(crate) fn shard_rows_max(&self, devices: usize) -> u64 {
         match self {
@@ -304,6 +325,11 @@ impl Source {
 }
 
 impl Intermediate {
+    /// The device that has all rows, if one does: the first one if there are none.
+    pub(crate) fn home(&self) -> Option<usize> {
+        home(self.shards.iter().map(|shard| shard.rows))
+    }
+
     /// Rows over all devices.
     pub(crate) fn rows(&self) -> u64 {
         self.shards.iter().map(|shard| shard.rows).sum()

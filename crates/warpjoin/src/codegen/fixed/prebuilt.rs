@@ -6,13 +6,14 @@ use warpjoin_kernels::KernelFile;
 use crate::codegen::Constants;
 
 /// Files of which queries use one form, those that most queries want first. Hash tables of the Arrow-native API have many.
-const FILES: [KernelFile; 14] = [
+const FILES: [KernelFile; 15] = [
     warpjoin_kernels::JOIN_BUILD,
     warpjoin_kernels::PARTITION,
     warpjoin_kernels::RUNTIME_FILTER,
     warpjoin_kernels::REGROUP,
     warpjoin_kernels::TOP_K,
     warpjoin_kernels::SORT,
+    warpjoin_kernels::EXCHANGE,
     warpjoin_kernels::VALIDITY,
     warpjoin_kernels::STRINGS,
     warpjoin_kernels::DECODE_SNAPPY,

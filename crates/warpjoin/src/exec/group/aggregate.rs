@@ -84,29 +84,35 @@ impl Query<'_> {
         keys: &[Expr],
         accumulators: &[Accumulator],
     ) -> Result<GroupTable> {
-        let groups = self.run_groups(relation, keys.to_vec(), accumulators.to_vec())?;
-        if self.devices() > 1 { self.merge_groups(groups, keys, accumulators) } else { Ok(groups) }
+        let mut groups = self.run_groups(relation, keys.to_vec(), accumulators.to_vec())?;
+        if self.devices() == 1 {
+            return Ok(groups);
+        }
+        let home = if self.is_dry() { None } else { relation.source.home(self.devices()) };
+        let Some(home) = home else { return self.merge_groups(groups, keys, accumulators) };
+        if keys.is_empty() {
+            groups.keep_row_of(home);
+        }
+        Ok(groups)
     }
 
-    /// Sends every partial group to the device that owns it, and merges there.
+    /// Brings the partial groups together, few on one device, others each on the device that owns it, and merges them there.
     fn merge_groups(&mut self, groups: GroupTable, keys: &[Expr], accumulators: &[Accumulator]) -> Result<GroupTable> {
         let partial = Relation::new(Source::Groups(Arc::new(groups)));
         let sink = Sink::RouteGroups { keys: (0..keys.len()).collect(), columns: (0..partial.width).collect() };
         let (rows, _) = self.run_rows(&partial, &sink, "PartitionGroups")?;
         drop(partial);
-        let rows = self.exchange(rows)?;
-        let owned: Vec<bool> = rows.shards.iter().map(|shard| shard.rows > 0).collect();
+        let are_few = !self.is_dry() && self.are_few(&rows.columns, rows.rows());
+        let rows = if are_few { self.gather(rows)? } else { self.exchange(rows)? };
+        let home = rows.home();
         // Column 0 is the key word for routing.
         let column = |index: usize, key: &Expr| Expr::column(1 + index, key.data_type.clone(), true);
         let merged_keys = keys.iter().enumerate().map(|(index, key)| column(index, key)).collect();
         let merged = merging(accumulators, 1 + keys.len());
         let relation = Relation::new(Source::Intermediate(Arc::new(rows)));
         let mut groups = self.run_groups(&relation, merged_keys, merged)?;
-        if keys.is_empty() {
-            // The one row belongs to one device; the others have a row of nothing.
-            for (shard, owned) in groups.shards.iter_mut().zip(owned) {
-                shard.capacity = u64::from(owned);
-            }
+        if let (true, Some(home)) = (keys.is_empty(), home) {
+            groups.keep_row_of(home);
         }
         Ok(groups)
     }

@@ -274,6 +274,10 @@ impl DeviceSink for SketchSink {
         Ok(SketchTarget { set, stride })
     }
 
+    fn nothing(&self, _: &mut Lane<'_>) -> Result<Option<Sample>> {
+        Ok(Some(Sample::of_counter(0)))
+    }
+
     fn target<'t>(&'t self, sketch: &'t SketchTarget) -> Target<'t> {
         Target::Sketch(sketch)
     }

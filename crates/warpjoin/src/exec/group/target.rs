@@ -100,6 +100,14 @@ impl DeviceSink for GroupsSink<'_> {
         Ok((GroupTarget::allocate(&lane.stream, self.shape, room)?, room))
     }
 
+    /// Of a group-by without keys the first device has a row in any case.
+    fn nothing(&self, lane: &mut Lane<'_>) -> Result<Option<GroupShard>> {
+        if self.shape.mode == GroupMode::Global && lane.device == 0 {
+            return Ok(None);
+        }
+        Ok(Some(GroupShard { rows: lane.stream.alloc(0)?, capacity: 0, finished: None }))
+    }
+
     fn target<'t>(&'t self, (groups, _): &'t Self::Filling) -> Target<'t> {
         Target::Groups(groups)
     }

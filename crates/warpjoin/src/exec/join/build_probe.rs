@@ -106,12 +106,13 @@ impl Query<'_> {
             return Err(Reason::Limit(format!("{pairs} pairs of a join without a key")).into());
         }
         let build_rows = if self.is_dry() { self.expected_rows(plan.build.plan, rows.rows_max) } else { rows.rows() };
-        let is_exchanged = !is_nested && self.exchanges(build_rows, probe.rows_max);
+        let are_few = self.are_few(&rows.columns, build_rows);
+        let is_exchanged = !is_nested && !are_few && self.exchanges(build_rows, probe.rows_max);
         let is_exchanged = match self.known(RuntimeDecision::Exchange(is_exchanged)) {
             RuntimeDecision::Exchange(known) => known,
             _ => is_exchanged,
         };
-        let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast(rows)? };
+        let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast_for(rows, &probe)? };
         let owners = if is_exchanged { self.devices() as u64 } else { 1 };
         let table = self.table_of(plan, shape, rows, owners, matches!(filled, Filled::Repeats))?;
         let payload_of = payload_of(&payload, build_width);

@@ -132,6 +132,11 @@ impl Query<'_> {
         let devices = self.devices();
         let mut filled: Vec<Option<S::Filled>> = (0..devices).map(|_| None).collect();
         let (mut reports, mut kernel_ns) = (vec![Report::default(); devices], vec![0; devices]);
+        if devices > 1 {
+            for device in (0..devices).filter(|&device| relation.source.shard_rows(device) == 0) {
+                filled[device] = sink.nothing(&mut self.lane(device))?;
+            }
+        }
         for tries in 0..TRIES_MAX {
             self.options.check_cancelled()?;
             let kernels = self.compile_pipeline(&relation, &generated)?;
@@ -160,6 +165,10 @@ impl Query<'_> {
                     Outcome::Full(filling) => full.push((device, filling)),
                     Outcome::Raised => {}
                 }
+            }
+            if left.len() < devices && !self.pending.is_empty() {
+                // Other devices are not waited for otherwise.
+                self.synchronize()?;
             }
             self.settle()?;
             check_status(raised)?;

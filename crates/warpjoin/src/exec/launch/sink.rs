@@ -29,6 +29,14 @@ pub(in crate::exec) trait DeviceSink: Sync {
     /// When the device has no memory, or fails.
     fn open(&self, lane: &mut Lane<'_>) -> Result<Self::Filling>;
 
+    /// What a device without rows makes, if that is known without a launch.
+    ///
+    /// # Errors
+    /// When the device has no memory.
+    fn nothing(&self, _lane: &mut Lane<'_>) -> Result<Option<Self::Filled>> {
+        Ok(None)
+    }
+
     /// Where the kernel writes.
     fn target<'t>(&'t self, filling: &'t Self::Filling) -> Target<'t>;
 

@@ -163,7 +163,8 @@ impl Query<'_> {
             pending.push(self.partition_on(device, &shape, bits, [&counting, &scattering], &steps)?);
         }
         drop((counting, scattering));
-        let (shards, devices): (Vec<PartitionedShard>, Vec<PendingDevice>) = pending.into_iter().unzip();
+        let (shards, devices): (Vec<PartitionedShard>, Vec<_>) =
+            pending.into_iter().map(|(shard, part)| (shard, Some(part))).unzip();
         let rows_in = shards.iter().map(|shard| shard.rows_max).sum();
         self.pending.push(Pending { pipeline: self.metrics.pipelines.len(), devices, check: check_status });
         self.metrics.pipelines.push(PipelineMetrics {

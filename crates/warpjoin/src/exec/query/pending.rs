@@ -36,8 +36,8 @@ impl Flight {
 pub(in crate::exec) struct Pending {
     /// Its line in the metrics.
     pub pipeline: usize,
-    /// One a device.
-    pub devices: Vec<PendingDevice>,
+    /// One a device; `None`: nothing was enqueued there.
+    pub devices: Vec<Option<PendingDevice>>,
     /// What the status that a kernel reports comes to.
     pub check: fn(u64) -> Result<()>,
 }
@@ -62,7 +62,7 @@ impl PendingDevice {
 impl Pending {
     /// A pipeline that can't go wrong: its time is taken.
     pub(in crate::exec) fn timed(pipeline: usize, events: Vec<(Event, Event)>) -> Self {
-        let device = |events| PendingDevice { control: None, events, _held: None };
+        let device = |events| Some(PendingDevice { control: None, events, _held: None });
         Self { pipeline, devices: events.into_iter().map(device).collect(), check: |_| Ok(()) }
     }
 }
@@ -72,11 +72,15 @@ impl Query<'_> {
     pub(in crate::exec) fn settle(&mut self) -> Result<()> {
         for Pending { pipeline, devices, check } in std::mem::take(&mut self.pending) {
             for (stream, device) in self.streams.iter().zip(&devices) {
-                if let Some(control) = &device.control {
+                if let Some(control) = device.as_ref().and_then(|device| device.control.as_ref()) {
                     check(read_report(stream, control)?.status)?;
                 }
             }
-            self.add_pipeline(pipeline, devices.iter().map(|device| (&device.events.0, &device.events.1)))?;
+            let spans = devices.iter().enumerate().filter_map(|(device, part)| {
+                let (begin, end) = &part.as_ref()?.events;
+                Some((device, begin, end))
+            });
+            self.metrics.pipelines[pipeline].kernel_ns = self.add_kernels(spans)?;
         }
         Ok(())
     }

@@ -57,17 +57,6 @@ impl Query<'_> {
         Ok(slowest_ns)
     }
 
-    /// The same of a pipeline, one span a device.
-    pub(crate) fn add_pipeline<'e>(
-        &mut self,
-        pipeline: usize,
-        spans: impl IntoIterator<Item = (&'e Event, &'e Event)>,
-    ) -> Result<()> {
-        let spans = spans.into_iter().enumerate().map(|(device, (begin, end))| (device, begin, end));
-        self.metrics.pipelines[pipeline].kernel_ns = self.add_kernels(spans)?;
-        Ok(())
-    }
-
     /// Puts the times into the metrics, once all streams have been waited for.
     pub(crate) fn settle_times(&mut self) -> Result<()> {
         self.metrics.kernel_ns = self.times.kernel_ns.iter().copied().max().unwrap_or(0);

@@ -246,6 +246,10 @@ impl DeviceSink for RowsSink<'_> {
         }
     }
 
+    fn nothing(&self, lane: &mut Lane<'_>) -> Result<Option<IntermediateShard>> {
+        allocate(&lane.stream, self.columns, 0).map(Some)
+    }
+
     fn target<'t>(&'t self, shard: &'t IntermediateShard) -> Target<'t> {
         Target::Rows { shard, capacity: shard.rows, in_place: None }
     }
@@ -309,6 +313,10 @@ impl DeviceSink for InPlaceSink<'_> {
     fn open(&self, lane: &mut Lane<'_>) -> Result<IntermediateShard> {
         let rows = self.rows[lane.device];
         Ok(IntermediateShard { rows, ..allocate(&lane.stream, self.columns, rows)? })
+    }
+
+    fn nothing(&self, lane: &mut Lane<'_>) -> Result<Option<IntermediateShard>> {
+        allocate(&lane.stream, self.columns, 0).map(Some)
     }
 
     fn target<'t>(&'t self, shard: &'t IntermediateShard) -> Target<'t> {

@@ -18,7 +18,7 @@ use crate::exec::exchange::Owners;
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Pending, PendingDevice, Query};
 use crate::exec::relation::{Intermediate, IntermediateShard, Relation, Source};
-use crate::exec::rows::{allocate, allocate_in_order};
+use crate::exec::rows::allocate_in_order;
 use crate::plan::ordered::OutputRange;
 use crate::plan::{Plan, SortKey};
 use crate::{Error, Reason, Result};
@@ -61,18 +61,17 @@ impl Query<'_> {
             let columns = outputs(shape).into_iter().map(|output| output.column).collect();
             return Ok(Intermediate { columns, ..rows });
         }
-        if self.devices() == 1 {
-            let first = Slice { first: range.skip, rows: range.fetch.unwrap_or(u64::MAX) };
-            return self.order_shards(rows, shape, &[first], false);
-        }
         let total = rows.rows();
+        let rows = if self.are_few(&rows.columns, total) { self.gather(rows)? } else { rows };
+        if let Some(home) = rows.home() {
+            return self.order_shards(rows, shape, &self.slices_at(home, range), false);
+        }
         let is_few = total <= self.few_rows() || range.end() <= total / TOP_K_SHARE;
         if is_few && range.end().min(total) <= GATHERED_ROWS_MAX {
             let each = vec![Slice { first: 0, rows: range.end() }; self.devices()];
             let rows = self.order_shards(rows, shape, &each, true)?;
-            let rows = self.gather_on_first(rows)?;
-            let mut slices = vec![Slice { first: 0, rows: 0 }; self.devices()];
-            slices[0] = Slice { first: range.skip, rows: range.fetch.unwrap_or(u64::MAX) };
+            let rows = self.gather(rows)?;
+            let slices = self.slices_at(rows.home().unwrap_or(0), range);
             return self.order_shards(rows, shape, &slices, false);
         }
         let rows = match shape.word_bits.is_empty() {
@@ -88,6 +87,13 @@ impl Query<'_> {
             before += shard.rows;
         }
         self.order_shards(rows, shape, &slices, false)
+    }
+
+    /// The range of the rows of one device, and none of others.
+    fn slices_at(&self, device: usize, range: OutputRange) -> Vec<Slice> {
+        let mut slices = vec![Slice { first: 0, rows: 0 }; self.devices()];
+        slices[device] = Slice { first: range.skip, rows: range.fetch.unwrap_or(u64::MAX) };
+        slices
     }
 
     /// Kernels that a dry run expects to be wanted for so many rows.
@@ -132,9 +138,10 @@ impl Query<'_> {
             return self.exchange_by(rows, Owners::Hash);
         }
         let mask = shape.partition_masks.first().copied().unwrap_or(0);
-        let rows = match (self.devices(), mask) {
-            (1, _) => rows,
-            (_, 0) => self.gather_on_first(rows)?,
+        let rows = match mask {
+            _ if rows.home().is_some() => rows,
+            0 => self.gather(rows)?,
+            _ if self.are_few(&rows.columns, rows.rows()) => self.gather(rows)?,
             _ => self.exchange_by_range(rows, &shape.word_bits, mask)?,
         };
         let all = vec![Slice { first: 0, rows: u64::MAX }; self.devices()];
@@ -158,6 +165,10 @@ impl Query<'_> {
             if shard.rows >= u64::from(u32::MAX) {
                 return Err(Reason::Limit(format!("{} rows of a sort on one device", shard.rows)).into());
             }
+            if shard.rows == 0 && rows.shards.len() > 1 {
+                pending.push(None);
+                continue;
+            }
             let stream = self.streams[device].clone();
             let slice = slices[device].of(shard.rows);
             let words = key_words(shard, bits)?;
@@ -178,15 +189,20 @@ impl Query<'_> {
                 _ => None,
             };
             launches += on.on.launches;
-            pending.push((slice, control, begin, top_k));
+            pending.push(Some((slice, control, begin, top_k)));
         }
         let mut shards = vec![];
         let mut flights = vec![];
         let outputs = if keeps_words { stored(&rows.columns) } else { outputs(shape) };
         let columns: Vec<ColumnType> = outputs.iter().map(|output| output.column.clone()).collect();
-        for (device, (slice, control, begin, top_k)) in pending.into_iter().enumerate() {
+        for (device, begun) in pending.into_iter().enumerate() {
             let shard = &rows.shards[device];
             let stream = self.streams[device].clone();
+            let Some((slice, control, begin, top_k)) = begun else {
+                shards.push(allocate_in_order(&stream, &columns, 0)?);
+                flights.push(None);
+                continue;
+            };
             let words = key_words(shard, bits)?;
             let candidates = match top_k {
                 Some(top_k) => top_k.collected(&stream)?,
@@ -207,7 +223,7 @@ impl Query<'_> {
             }
             launches += on.on.launches;
             shards.push(target);
-            flights.push((control, begin, stream.record()?));
+            flights.push(Some((control, begin, stream.record()?)));
         }
         self.metrics.launches += launches;
         self.note_sort(&rows, &shards, &shape.word_bits, flights);
@@ -230,7 +246,7 @@ impl Query<'_> {
         columns: &[ColumnType],
         shards: &[IntermediateShard],
         made: usize,
-        flights: Vec<(Buffer, Event, Event)>,
+        flights: Vec<DeviceFlight>,
     ) {
         let rows = shards.iter().map(|shard| shard.rows).sum();
         let row_bytes: u64 = columns.iter().map(|column| u64::from(column.layout().width_bytes)).sum();
@@ -249,7 +265,7 @@ impl Query<'_> {
         rows: &Intermediate,
         shards: &[IntermediateShard],
         word_bits: &[u32],
-        flights: Vec<(Buffer, Event, Event)>,
+        flights: Vec<DeviceFlight>,
     ) {
         let rows_in = rows.rows();
         let row_bytes: u64 = rows.columns.iter().map(|column| u64::from(column.layout().width_bytes)).sum();
@@ -261,32 +277,6 @@ impl Query<'_> {
             read_bytes: rows_in * row_bytes,
             ..PipelineMetrics::default()
         });
-    }
-
-    /// All rows on the first device.
-    fn gather_on_first(&mut self, rows: Intermediate) -> Result<Intermediate> {
-        let total = rows.rows();
-        // Their streams have put them there.
-        self.synchronize()?;
-        let stream = self.streams[0].clone();
-        let mut target = allocate(&stream, &rows.columns, total)?;
-        target.rows = total;
-        let mut waits = self.waits();
-        let mut first = 0;
-        for (peer, shard) in rows.shards.iter().enumerate() {
-            for Part { from, to, width_bytes: width, .. } in parts(shard, &target, &stored(&rows.columns)) {
-                self.copy_across((peer, from, 0), (0, to, first * width), shard.rows * width)?;
-                self.metrics.exchanged_bytes += if peer == 0 { 0 } else { shard.rows * width };
-            }
-            first += shard.rows;
-        }
-        // The sources may go once their copies are there.
-        waits.end()?;
-        let mut shards = vec![target];
-        for stream in &self.streams[1..] {
-            shards.push(allocate(stream, &rows.columns, 0)?);
-        }
-        Ok(Intermediate { shards, ..rows })
     }
 
     /// Sends every row to the device that owns the range of its first word, or of those bits of it.
@@ -311,6 +301,9 @@ impl Query<'_> {
         self.exchange_by(rows, Owners::Ranges(&splitters))
     }
 }
+
+/// What a device reports to, and before and after its work; `None`: it has no rows.
+pub(in crate::exec) type DeviceFlight = Option<(Buffer, Event, Event)>;
 
 /// Rows of a device that are wanted, counted in its order.
 #[derive(Debug, Clone, Copy)]
@@ -392,7 +385,7 @@ fn outputs(shape: &SortShape) -> Vec<Output> {
 }
 
 /// A line of the metrics that waits for the control block of each device.
-fn pending(pipeline: usize, flights: Vec<(Buffer, Event, Event)>) -> Pending {
+fn pending(pipeline: usize, flights: Vec<DeviceFlight>) -> Pending {
     let check = |bits: u64| {
         if bits & status::FULL != 0 {
             return Err(Error::kernel_bound("a sort or window waited in vain for the blocks before"));
@@ -402,7 +395,11 @@ fn pending(pipeline: usize, flights: Vec<(Buffer, Event, Event)>) -> Pending {
         }
         Ok(())
     };
-    Pending { pipeline, devices: flights.into_iter().map(PendingDevice::reporting).collect(), check }
+    Pending {
+        pipeline,
+        devices: flights.into_iter().map(|flight| flight.map(PendingDevice::reporting)).collect(),
+        check,
+    }
 }
 
 /// All stored columns, as they are.

@@ -119,7 +119,7 @@ impl Query<'_> {
             columns.drain(..words);
             columns.append(&mut new.columns);
             shards.push(IntermediateShard { rows: shard.rows, columns });
-            flights.push((control, begin, stream.record()?));
+            flights.push(Some((control, begin, stream.record()?)));
         }
         self.note_window(&types, &shards, made.columns.len(), flights);
         Ok(Intermediate { columns: types, rows_max: rows.rows_max, shards })
