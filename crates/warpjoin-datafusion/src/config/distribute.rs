@@ -8,6 +8,9 @@ use warpjoin_device::DeviceKind;
 /// The part of a device's memory up to which tables lie on it alone: the rest is for queries.
 const HOME_DIVISOR: u64 = 2;
 
+/// Bytes up to which a table goes to the first GPU where others go to all: less is scanned on one as fast.
+const SMALL_BYTES: u64 = 64 << 20;
+
 /// On how many devices of a session tables lie. Queries run where their tables lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Distribute {
@@ -16,7 +19,7 @@ pub enum Distribute {
     Auto,
     /// On the first device.
     One,
-    /// On all devices, in contiguous runs of rows.
+    /// On all devices, in contiguous runs of rows; small tables on the first GPU.
     All,
 }
 
@@ -27,6 +30,7 @@ impl Distribute {
     /// [`TableBuilder::on_first_up_to`](warpjoin::TableBuilder::on_first_up_to).
     pub fn home_bytes_max(self, session: &Session, budget: MemoryBudget) -> u64 {
         match (self, session.devices()) {
+            (Self::All, [_, _, ..]) if session.kind() == DeviceKind::Cuda => SMALL_BYTES,
             (Self::All, _) => 0,
             (Self::One, _) => u64::MAX,
             (Self::Auto, [first, _, ..]) if session.kind() == DeviceKind::Cuda => {

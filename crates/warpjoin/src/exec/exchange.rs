@@ -112,14 +112,16 @@ impl Query<'_> {
         self.copy_to(rows, &all, "Broadcast")
     }
 
-    /// Gives all rows of all devices to those where `probe` has rows.
-    pub(super) fn broadcast_for(&mut self, rows: Intermediate, probe: &Relation) -> Result<Intermediate> {
-        let all = 0..self.devices();
-        let probing: Vec<usize> = match self.is_dry() {
-            true => all.collect(),
-            false => all.filter(|&device| probe.source.shard_rows(device) > 0).collect(),
-        };
-        self.copy_to(rows, &probing, "Broadcast")
+    /// Gives some devices all rows of all devices.
+    pub(super) fn broadcast_to(&mut self, rows: Intermediate, devices: &[usize]) -> Result<Intermediate> {
+        self.copy_to(rows, devices, "Broadcast")
+    }
+
+    /// The devices where a relation has rows; the first one if there are none, and all of them in a dry run.
+    pub(super) fn devices_with_rows(&self, relation: &Relation) -> Vec<usize> {
+        let has_rows = |&device: &usize| self.is_dry() || relation.source.shard_rows(device) > 0;
+        let devices: Vec<usize> = (0..self.devices()).filter(has_rows).collect();
+        if devices.is_empty() { vec![0] } else { devices }
     }
 
     /// All rows on one device: the one that has them already, or else the first.

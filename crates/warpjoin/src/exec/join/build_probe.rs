@@ -88,7 +88,8 @@ impl Query<'_> {
         payload: Vec<usize>,
     ) -> Result<Relation> {
         let build_width = plan.build.schema.fields().len();
-        let filled = self.filled_directly(plan, &build, &payload)?;
+        let probing = self.devices_with_rows(&probe);
+        let filled = self.filled_directly(plan, &build, &payload, &probing)?;
         if let Filled::Table(table) = filled {
             let table = (table, payload_of(&payload, build_width));
             return probe_here(plan, probe, table, self.options.counts_rows);
@@ -112,7 +113,7 @@ impl Query<'_> {
             RuntimeDecision::Exchange(known) => known,
             _ => is_exchanged,
         };
-        let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast_for(rows, &probe)? };
+        let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast_to(rows, &probing)? };
         let owners = if is_exchanged { self.devices() as u64 } else { 1 };
         let table = self.table_of(plan, shape, rows, owners, matches!(filled, Filled::Repeats))?;
         let payload_of = payload_of(&payload, build_width);
@@ -134,7 +135,8 @@ impl Query<'_> {
         let build_width = plan.build.schema.fields().len();
         let mut payload = plan.needed_columns();
         payload.retain(|&column| column < build_width);
-        let filled = if needs_rows { Filled::Not } else { self.filled_directly(plan, build, &payload)? };
+        let all: Vec<usize> = (0..self.devices()).collect();
+        let filled = if needs_rows { Filled::Not } else { self.filled_directly(plan, build, &payload, &all)? };
         if let Filled::Table(table) = filled {
             return Ok((table, payload_of(&payload, build_width)));
         }

@@ -1,7 +1,8 @@
 //! Tables that the build side's pipeline fills by itself: slots indexed by the key, each with its payload.
 //!
-//! No build rows are written and read again, and nothing waits for their number. On one device, where keys are expected to
-//! be unique or need not be; should one occur twice after all, the join goes the other way from the start.
+//! No build rows are written and read again, and nothing waits for their number. Where all rows are on one device, which others
+//! copy small tables from, and keys are expected to be unique or need not be; should one occur twice after all, the join goes
+//! the other way from the start.
 
 use std::sync::Arc;
 
@@ -16,7 +17,11 @@ use crate::exec::query::{Query, Report};
 use crate::exec::relation::{Intermediate, IntermediateShard, JoinShard, JoinTable, Relation, Source};
 use crate::expr::Expr;
 use crate::optimize::expected_rows;
+use crate::options::Distribution;
 use crate::plan::join::JoinNode;
+
+/// Largest table that other devices copy; build rows are less, where tables are larger.
+const COPIED_BYTES_MAX: u64 = 16 << 20;
 
 /// What became of a table without build rows.
 pub(super) enum Filled {
@@ -28,17 +33,27 @@ pub(super) enum Filled {
 }
 
 impl Query<'_> {
-    /// The table of a build side, unless it is made of build rows.
+    /// The table of a build side on devices that probe it, unless it is made of build rows.
     pub(super) fn filled_directly(
         &mut self,
         plan: &JoinNode<'_>,
         build: &Relation,
         payload: &[usize],
+        probing: &[usize],
     ) -> Result<Filled> {
-        let is_other = plan.is_nested() || matches!(build.source, Source::Matches(..));
-        if self.devices() > 1 || is_other {
+        if plan.is_nested() {
             return Ok(Filled::Not);
         }
+        // A dry run knows of tables where their rows are, and of nothing else.
+        let home = match &build.source {
+            Source::Matches(..) => None,
+            _ if self.devices() == 1 => Some(0),
+            Source::Table(..) if self.options.distribution != Distribution::Exchange => {
+                build.source.home(self.devices())
+            }
+            _ => None,
+        };
+        let Some(home) = home else { return Ok(Filled::Not) };
         let is_set = plan.kind.is_existence() && plan.residual.is_none();
         if !is_set && !self.guess_unique(plan) {
             return Ok(Filled::Not);
@@ -56,7 +71,7 @@ impl Query<'_> {
         let span = shape.packing.span().unwrap_or(0);
         let bytes = span * u64::from(slots.bytes);
         // The rows are only estimated: what they turn out to be must not make the query fail for lack of memory.
-        if bytes > self.streams[0].budget_bytes() / 8 {
+        if bytes > self.streams[home].budget_bytes() / 8 || self.devices() > 1 && bytes > COPIED_BYTES_MAX {
             return Ok(Filled::Not);
         }
         let shape = Arc::new(shape.clone());
@@ -70,7 +85,7 @@ impl Query<'_> {
                 _ => Filled::Table(Arc::new(table)),
             });
         }
-        let filled = self.run_sink(build, &generated, SlotsSink { name: shape.describe(), bytes })?;
+        let filled = self.run_sink(build, &generated, SlotsSink { name: shape.describe(), bytes, home })?;
         let is_right = is_set || filled.iter().all(|(_, report)| report.status & status::DUPLICATE == 0);
         self.known(RuntimeDecision::Direct(is_right));
         if !is_right {
@@ -82,7 +97,27 @@ impl Query<'_> {
             rows.shards.push(IntermediateShard { rows: report.rows, columns: vec![] });
             shards.push(JoinShard { slots, windows: span, row_list: None, bounds: None });
         }
+        self.copy_slots(&mut shards, home, probing)?;
         Ok(Filled::Table(Arc::new(JoinTable { shape, shards, build: Arc::new(rows) })))
+    }
+
+    /// Copies the table of one device, which has been waited for, to those that probe it.
+    fn copy_slots(&mut self, shards: &mut [JoinShard], home: usize, probing: &[usize]) -> Result<()> {
+        if probing.iter().all(|&device| device == home) {
+            return Ok(());
+        }
+        let waits = self.waits();
+        let bytes = shards[home].slots.bytes();
+        for &device in probing.iter().filter(|&&device| device != home) {
+            let copied = self.streams[device].alloc(bytes)?;
+            self.copy_across((home, &shards[home].slots, 0), (device, &copied, 0), bytes)?;
+            self.metrics.exchanged_bytes += bytes;
+            shards[device].slots = copied;
+        }
+        // The first one may go once it is read.
+        self.meet()?;
+        waits.leave();
+        Ok(())
     }
 }
 
@@ -90,6 +125,8 @@ impl Query<'_> {
 struct SlotsSink {
     name: String,
     bytes: u64,
+    /// The device that has all rows, or would have them.
+    home: usize,
 }
 
 impl DeviceSink for SlotsSink {
@@ -103,6 +140,13 @@ impl DeviceSink for SlotsSink {
 
     fn open(&self, lane: &mut Lane<'_>) -> Result<Buffer> {
         Ok(lane.stream.alloc_filled(self.bytes, 0)?)
+    }
+
+    fn nothing(&self, lane: &mut Lane<'_>) -> Result<Option<(Buffer, Report)>> {
+        Ok(match lane.device == self.home {
+            true => None,
+            false => Some((lane.stream.alloc(0)?, Report::default())),
+        })
     }
 
     fn target<'t>(&'t self, slots: &'t Buffer) -> Target<'t> {
