@@ -1,8 +1,8 @@
 // Multisplit and transposition: brings every row to the device that owns its key, by hash or by range.
 //
 // A block has a run of neighbouring rows, the same one in both kernels. exchange_count: counts[block][owner] = its rows of each owner.
-// exchange_rows: writes columns to the owners' buffers, where the rows of an owner keep their order. A tile's rows are
-// ranked by owner first, so that neighbouring threads write neighbouring values. exchange_copy: writes columns to devices as they lie.
+// exchange_rows: writes columns to the owners' buffers, where the rows of an owner keep their order. Of a tile the rows of one
+// owner are listed first, so that neighbouring threads write neighbouring values. exchange_copy: writes columns to devices as they lie.
 // Grid: exchange_count and exchange_rows runs of route.rows_each rows; exchange_copy any, grid stride.
 // Shared: exchange_count WJ_DEVICES_MAX u32; exchange_rows rank_shared_bytes (src/exchange.rs).
 #include "common/control.cuh"
@@ -11,12 +11,21 @@
 #include "exchange/constants.cuh"
 #include "exchange/params.cuh"  // src/exchange.rs
 
-WJ_DEVICE u32 owner_of(const Route& route, u64 row) {
+// The devices that own a row, a bit each. By hash and by splitters it is one, by ranges any number.
+WJ_DEVICE u32 owners_of(const Route& route, u64 row) {
     const u64 key = route.is_wide ? route.keys[row] : reinterpret_cast<const u32*>(route.keys)[row];
-    if (route.splitters == nullptr) return hash_device(hash_key(key), (u32)route.devices);
+    if (route.ranges != nullptr) {
+        u32 owners = 0;
+        for (u32 device = 0; device < route.devices; ++device) {
+            const bool is_in = key >= route.ranges[2 * device] && key <= route.ranges[2 * device + 1];
+            owners |= (is_in ? 1u : 0u) << device;
+        }
+        return owners;
+    }
+    if (route.splitters == nullptr) return 1u << hash_device(hash_key(key), (u32)route.devices);
     u32 owner = 0;
     for (u32 device = 1; device < route.devices; ++device) owner += key >= route.splitters[device - 1];
-    return owner;
+    return 1u << owner;
 }
 
 struct Run {
@@ -35,25 +44,33 @@ WJ_ENTRY(exchange_count, CountParams, WJ_BLOCK_THREADS) {
     u32* counts = &shared_as<u32>();
     if (threadIdx.x < WJ_DEVICES_MAX) counts[threadIdx.x] = 0;
     __syncthreads();
+    // Of the warp.
+    u32 rows[WJ_DEVICES_MAX] = {};
     const Run run = run_of_block(route);
     for (u64 first = run.begin; first < run.end; first += blockDim.x) {
         const u64 row = first + threadIdx.x;
-        const bool active = row < run.end;
-        const u32 owner = active ? owner_of(route, row) : WJ_DEVICES_MAX;
-        const u32 peers = __match_any_sync(0xffffffffu, owner);
-        if (active && (threadIdx.x & 31) == __ffs(peers) - 1) atomicAdd(&counts[owner], (u32)__popc(peers));
+        const u32 owners = row < run.end ? owners_of(route, row) : 0;
+WJ_UNROLL
+        for (u32 owner = 0; owner < WJ_DEVICES_MAX; ++owner) {
+            rows[owner] += __popc(__ballot_sync(0xffffffffu, (owners >> owner & 1) != 0));
+        }
+    }
+    if ((threadIdx.x & 31) == 0) {
+WJ_UNROLL
+        for (u32 owner = 0; owner < WJ_DEVICES_MAX; ++owner) {
+            if (rows[owner] != 0) atomicAdd(&counts[owner], rows[owner]);
+        }
     }
     __syncthreads();
     if (threadIdx.x < route.devices) route.counts[blockIdx.x * route.devices + threadIdx.x] = counts[threadIdx.x];
 }
 
-// What a block keeps of its tile.
+// What a block keeps of its tile, for one owner after the other.
 struct RankedTile {
-    u64* firsts;   // owners: place of the first row of the tile among those of this source
-    u32* rows;     // owners: rows of the tile
-    u32* begins;   // owners: where they begin in the order
-    u32* counts;   // owners x slices: rows of a warp's 32 neighbours; after ranking those of the slices before
-    u16* order;    // rows of the tile, by owner
+    u64* firsts;  // owners: place of the first row of the tile among those of this source
+    u32* counts;  // slices: rows of a warp's 32 neighbours; after ranking those of the slices before
+    u32* rows;    // one: rows of the tile
+    u16* order;   // rows of the tile, of this owner
     u32 slices;
 };
 
@@ -61,10 +78,9 @@ WJ_DEVICE RankedTile open_tile() {
     RankedTile tile;
     tile.slices = blockDim.x / 32 * WJ_EXCHANGE_ITEMS;
     tile.firsts = &shared_as<u64>();
-    tile.rows = reinterpret_cast<u32*>(tile.firsts + WJ_DEVICES_MAX);
-    tile.begins = tile.rows + WJ_DEVICES_MAX;
-    tile.counts = tile.begins + WJ_DEVICES_MAX;
-    tile.order = reinterpret_cast<u16*>(tile.counts + WJ_DEVICES_MAX * tile.slices);
+    tile.counts = reinterpret_cast<u32*>(tile.firsts + WJ_DEVICES_MAX);
+    tile.rows = tile.counts + tile.slices;
+    tile.order = reinterpret_cast<u16*>(tile.rows + 1);
     return tile;
 }
 
@@ -80,70 +96,72 @@ WJ_DEVICE void count_before(const Route& route, const RankedTile& tile) {
     __syncthreads();
 }
 
-// Orders the `rows` rows from `first` on by owner. Rows of an owner keep their order.
-WJ_DEVICE void rank_rows(const Route& route, const RankedTile& tile, u64 first, u32 rows) {
+// Owners of a thread's rows of a tile, a byte each.
+struct Owners {
+    u32 words[WJ_EXCHANGE_ITEMS / 4];
+
+    WJ_DEVICE_MEMBER bool has(u32 item, u32 owner) const { return (words[item / 4] >> (item % 4 * 8 + owner) & 1) != 0; }
+};
+
+WJ_DEVICE Owners owners_of_tile(const Route& route, u64 first, u32 rows) {
+    Owners owners;
+WJ_UNROLL
+    for (u32 word = 0; word < WJ_EXCHANGE_ITEMS / 4; ++word) owners.words[word] = 0;
+WJ_UNROLL
+    for (u32 item = 0; item < WJ_EXCHANGE_ITEMS; ++item) {
+        const u32 at = item * blockDim.x + threadIdx.x;
+        if (at < rows) owners.words[item / 4] |= owners_of(route, first + at) << item % 4 * 8;
+    }
+    return owners;
+}
+
+// Lists the rows of one owner, as they lie.
+WJ_DEVICE void rank_rows(const RankedTile& tile, const Owners& owners, u32 owner) {
     const u32 lane = threadIdx.x & 31;
     const u32 warp = threadIdx.x / 32;
     const u32 warps = blockDim.x / 32;
-    for (u32 at = threadIdx.x; at < route.devices * tile.slices; at += blockDim.x) tile.counts[at] = 0;
-    __syncthreads();
-    // Owner in the high half, number among those of the slice in the low one.
-    u32 ranks[WJ_EXCHANGE_ITEMS];
 WJ_UNROLL
     for (u32 item = 0; item < WJ_EXCHANGE_ITEMS; ++item) {
-        const u32 at = item * blockDim.x + threadIdx.x;
-        const bool active = at < rows;
-        const u32 owner = active ? owner_of(route, first + at) : WJ_DEVICES_MAX;
-        const u32 peers = __match_any_sync(0xffffffffu, owner);
-        const u32 rank = __popc(peers & ((1u << lane) - 1));
-        ranks[item] = owner << 16 | rank;
-        if (active && rank == 0) tile.counts[owner * tile.slices + item * warps + warp] = __popc(peers);
+        const u32 mine = __ballot_sync(0xffffffffu, owners.has(item, owner));
+        if (lane == 0) tile.counts[item * warps + warp] = __popc(mine);
     }
     __syncthreads();
-    for (u32 owner = warp; owner < route.devices; owner += warps) {
+    if (warp == 0) {
         u32 before = 0;
         for (u32 base = 0; base < tile.slices; base += 32) {
             const bool is_there = base + lane < tile.slices;
-            u32* count = &tile.counts[owner * tile.slices + base + lane];
-            const u32 mine = is_there ? *count : 0;
+            const u32 mine = is_there ? tile.counts[base + lane] : 0;
             const u32 sum = before + warp_inclusive_sum(mine);
-            if (is_there) *count = sum - mine;
+            if (is_there) tile.counts[base + lane] = sum - mine;
             before = __shfl_sync(0xffffffffu, sum, 31);
         }
-        if (lane == 0) tile.rows[owner] = before;
-    }
-    __syncthreads();
-    if (threadIdx.x < route.devices) {
-        u32 begin = 0;
-        for (u32 owner = 0; owner < threadIdx.x; ++owner) begin += tile.rows[owner];
-        tile.begins[threadIdx.x] = begin;
+        if (lane == 0) *tile.rows = before;
     }
     __syncthreads();
 WJ_UNROLL
     for (u32 item = 0; item < WJ_EXCHANGE_ITEMS; ++item) {
-        const u32 at = item * blockDim.x + threadIdx.x;
-        if (at >= rows) continue;
-        const u32 owner = ranks[item] >> 16;
-        const u32 before = tile.counts[owner * tile.slices + item * warps + warp];
-        tile.order[tile.begins[owner] + before + (ranks[item] & 0xffff)] = (u16)at;
+        const bool is_mine = owners.has(item, owner);
+        const u32 mine = __ballot_sync(0xffffffffu, is_mine);
+        const u32 place = tile.counts[item * warps + warp] + __popc(mine & ((1u << lane) - 1));
+        if (is_mine) tile.order[place] = (u16)(item * blockDim.x + threadIdx.x);
     }
     __syncthreads();
 }
 
-// Writes the rows of one owner. Warps begin at multiples of 32 values at the owner's, which are whole lines of memory.
+// Writes the rows of the owner. Warps begin at multiples of 32 values at the owner's, which are whole lines of memory.
 template <class T>
-WJ_DEVICE void send(const RankedTile& tile, u32 owner, const T* source, T* target) {
+WJ_DEVICE void send(const RankedTile& tile, u32 owner, const u8* from, u64 first, u8* to) {
     constexpr u32 together = 4;
-    target += tile.firsts[owner];
-    const u16* order = tile.order + tile.begins[owner];
+    const T* source = reinterpret_cast<const T*>(from) + first;
+    T* target = reinterpret_cast<T*>(to) + tile.firsts[owner];
     const u32 skew = (u32)(reinterpret_cast<u64>(target) / sizeof(T)) & 31;
-    const u32 end = tile.rows[owner] + skew;
+    const u32 end = *tile.rows + skew;
     for (u32 base = threadIdx.x; base < end; base += blockDim.x * together) {
         T values[together];
 WJ_UNROLL
         for (u32 k = 0; k < together; ++k) {
             const u32 at = base + k * blockDim.x;
-            if (at >= skew && at < end) values[k] = source[order[at - skew]];
+            if (at >= skew && at < end) values[k] = source[tile.order[at - skew]];
         }
 WJ_UNROLL
         for (u32 k = 0; k < together; ++k) {
@@ -151,11 +169,6 @@ WJ_UNROLL
             if (at >= skew && at < end) target[at - skew] = values[k];
         }
     }
-}
-
-template <class T>
-WJ_DEVICE void send_to(const RankedTile& tile, u32 owner, const u8* source, u64 first, u8* target) {
-    send(tile, owner, reinterpret_cast<const T*>(source) + first, reinterpret_cast<T*>(target));
 }
 
 WJ_ENTRY(exchange_rows, RowsParams, WJ_BLOCK_THREADS) {
@@ -166,25 +179,26 @@ WJ_ENTRY(exchange_rows, RowsParams, WJ_BLOCK_THREADS) {
     const u32 tile_rows = blockDim.x * WJ_EXCHANGE_ITEMS;
     count_before(route, tile);
     for (u64 first = run.begin; first < run.end; first += tile_rows) {
-        rank_rows(route, tile, first, run.end - first < tile_rows ? (u32)(run.end - first) : tile_rows);
+        const Owners owners = owners_of_tile(route, first, run.end - first < tile_rows ? (u32)(run.end - first) : tile_rows);
         for (u32 step = 0; step < route.devices; ++step) {
             // Blocks begin with different owners, so that all links are in use.
             const u32 owner = (blockIdx.x + step) % (u32)route.devices;
+            rank_rows(tile, owners, owner);
             for (u32 column = 0; column < columns.count; ++column) {
                 const u8* source = columns.sources[column];
                 u8* target = columns.targets[column * WJ_DEVICES_MAX + owner];
                 if (target == nullptr) continue;
                 switch (columns.widths[column]) {
-                    case 1: send_to<u8>(tile, owner, source, first, target); break;
-                    case 2: send_to<u16>(tile, owner, source, first, target); break;
-                    case 4: send_to<u32>(tile, owner, source, first, target); break;
-                    case 8: send_to<u64>(tile, owner, source, first, target); break;
-                    default: send_to<ulonglong2>(tile, owner, source, first, target); break;
+                    case 1: send<u8>(tile, owner, source, first, target); break;
+                    case 2: send<u16>(tile, owner, source, first, target); break;
+                    case 4: send<u32>(tile, owner, source, first, target); break;
+                    case 8: send<u64>(tile, owner, source, first, target); break;
+                    default: send<ulonglong2>(tile, owner, source, first, target); break;
                 }
             }
+            __syncthreads();
+            if (threadIdx.x == 0) tile.firsts[owner] += *tile.rows;
         }
-        __syncthreads();
-        if (threadIdx.x < route.devices) tile.firsts[threadIdx.x] += tile.rows[threadIdx.x];
     }
 }
 

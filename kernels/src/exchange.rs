@@ -14,11 +14,10 @@ constants! { "WJ_EXCHANGE_":
 /// Addresses that a launch writes its columns to.
 pub const TARGETS: usize = COLUMNS * DEVICES_MAX;
 
-/// Bytes of shared memory of a block with so many threads that ranks rows: the order of a tile, the rows of each owner in each run of 32
-/// rows, and a first row and two counts of each owner.
+/// Bytes of shared memory of a block with so many threads that ranks rows: the rows of an owner in a tile, their number in each run of 32
+/// rows and in all, and a first row of each owner.
 pub const fn rank_shared_bytes(threads: u32) -> u32 {
-    let owners = DEVICES_MAX as u32;
-    threads * ITEMS * 2 + owners * (threads / 32 * ITEMS * 4) + owners * 16
+    threads * ITEMS * 2 + (threads / 32 * ITEMS + 1) * 4 + DEVICES_MAX as u32 * 8
 }
 
 pub(crate) fn all_defines() -> String {
@@ -36,7 +35,10 @@ params! {
         keys: Ptr<'a, B, *const u64>,
         /// Key words of 8 bytes, instead of 4.
         is_wide: bool,
-        /// Devices - 1, ascending: the least key of each device but the first; none: owners by hash.
+        /// Of each device the least and the greatest key word that it owns: none, one or several devices own a row. None: by
+        /// splitters.
+        ranges: Option<Ptr<'a, B, *const u64>>,
+        /// Devices - 1, ascending: the least key of each device but the first. None: owners by hash.
         splitters: Option<Ptr<'a, B, *const u64>>,
         /// Devices.
         devices: u64,

@@ -25,8 +25,11 @@ pub struct ExecOptions {
     /// The most that buffers of all devices may take of the host's memory for the query to put more there: what a device has no
     /// room for. 0: nothing. `u64::MAX`: the devices' own budget.
     pub host_budget_bytes: u64,
-    /// How rows are brought together on several devices.
+    /// How rows are brought together for joins on several devices.
     pub distribution: Distribution,
+    /// Rows of several devices up to which they come to one; `None`: as many as take less time there. Set it to 0 to have them
+    /// exchanged, as large ones are.
+    pub few_rows: Option<u64>,
     /// How group-bys accumulate; `None`: by the keys.
     pub group_by_form: Option<GroupByForm>,
     /// Slots of the group table in each block's shared memory. `None`: what fits.
@@ -94,13 +97,15 @@ pub enum CodeTier {
 }
 
 /// Threads of the host that drive the devices of a query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceThreads {
+    /// Of GPUs each has its own; one drives all simulated devices.
+    #[default]
+    Auto,
     /// One drives all, in an order drawn from a seed; 0: the order of the devices. As kernels run beside the host, devices
     /// work at the same time all the same.
     One(u64),
-    /// Each device has its own, which has to be woken for each pipeline. On two H200 the 22 queries of TPC-H at scale 10 took
-    /// 57.9 ms on the devices so, and 47.3 ms by one thread.
+    /// Each device has its own.
     Each,
 }
 
@@ -156,12 +161,12 @@ pub enum Materialization {
 /// How rows are brought together for joins on several devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Distribution {
-    /// By the cost rule. Few rows come to one device.
+    /// By the cost rule.
     #[default]
     Auto,
-    /// Every device gets the whole build side of a join. Few rows come to one device.
+    /// Every device gets the whole build side.
     Broadcast,
-    /// Both sides of a join are partitioned by key hash. Few rows, too, go to the devices that own them.
+    /// Both sides are partitioned by key hash.
     Exchange,
 }
 
@@ -175,6 +180,7 @@ impl Default for ExecOptions {
             memory_budget_bytes: u64::MAX,
             host_budget_bytes: u64::MAX,
             distribution: Distribution::Auto,
+            few_rows: None,
             group_by_form: None,
             block_table_slots: None,
             join_form: None,
@@ -198,7 +204,7 @@ impl Default for ExecOptions {
             chunk_rows: None,
             writes_to_host: false,
             pass_rows: None,
-            device_threads: DeviceThreads::One(0),
+            device_threads: DeviceThreads::Auto,
         }
     }
 }

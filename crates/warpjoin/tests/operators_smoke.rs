@@ -87,7 +87,7 @@ fn exchanged_rows_are_spread_evenly() {
         let build = table(&session, "b", keys.clone(), (0..rows).collect());
         let probe = table(&session, "p", keys, (0..rows).collect());
         let distribution = warpjoin::exec::Distribution::Exchange;
-        let options = ExecOptions { distribution, ..ExecOptions::default() };
+        let options = ExecOptions { distribution, few_rows: Some(0), ..ExecOptions::default() };
         let joined = HashJoin::new(build, probe).on("b_key", "p_key").unwrap().options(options.clone());
         let joined = joined.run_to_table(&session).unwrap();
         assert_eq!(joined.rows(), rows as u64);

@@ -166,9 +166,9 @@ impl DeviceSet {
         &self.compiler
     }
 
-    /// Threads that drive its devices but the first; `None`: the thread of the query drives all.
-    pub(crate) fn threads(&self) -> Option<&rayon::ThreadPool> {
-        self.threads.of(self.devices.len())
+    /// Runs work for several of its devices, each piece on a thread of its own.
+    pub(crate) fn run_on_threads<T: Send>(&self, work: Vec<impl FnOnce() -> T + Send>) -> Vec<T> {
+        self.threads.run(work, self.devices.len())
     }
 
     /// Decides which query launches next.

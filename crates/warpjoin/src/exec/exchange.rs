@@ -15,7 +15,6 @@ use super::relation::{Intermediate, IntermediateShard, Relation};
 use super::rows::allocate;
 use crate::codegen::Constants;
 use crate::column::ColumnType;
-use crate::options::Distribution;
 use crate::{Error, Result};
 
 /// Rows, and bytes of them, up to which they are brought to one device: it takes less time than what several have to tell each other.
@@ -32,7 +31,19 @@ pub(super) enum Owners<'a> {
     /// By the hash of its key word, a u64.
     Hash,
     /// By the range of its key word, of 4 or 8 bytes: a device less than there are numbers that the word is not below.
-    Ranges(&'a [u64]),
+    Splitters(&'a [u64]),
+    /// Each device whose range, from a least to a greatest word, has its key word.
+    Ranges(&'a [[u64; 2]]),
+}
+
+impl Owners<'_> {
+    fn words(&self) -> &[u64] {
+        match self {
+            Self::Hash => &[],
+            Self::Splitters(words) => words,
+            Self::Ranges(ranges) => ranges.as_flattened(),
+        }
+    }
 }
 
 /// One run of bytes a row: the values of a column, or its validity.
@@ -77,6 +88,7 @@ struct CountedShard {
     rows_each: u64,
     counts: Buffer,
     splitters: Option<Buffer>,
+    ranges: Option<Buffer>,
 }
 
 /// The rows of one column that a device has for another one, which it can't reach.
@@ -101,9 +113,7 @@ impl Query<'_> {
     /// Whether so few rows of several devices are better off on one.
     pub(super) fn are_few(&self, columns: &[ColumnType], rows: u64) -> bool {
         let row_bytes: u64 = Part::all(columns).iter().map(|part| part.width_bytes).sum();
-        self.options.distribution != Distribution::Exchange
-            && rows <= FEW_ROWS
-            && rows.saturating_mul(row_bytes) <= FEW_BYTES
+        rows <= self.options.few_rows.unwrap_or(FEW_ROWS) && rows.saturating_mul(row_bytes) <= FEW_BYTES
     }
 
     /// Gives every device all rows of all devices.
@@ -151,27 +161,35 @@ impl Query<'_> {
         // The rows are written, and there is room for them.
         self.meet()?;
         let parts = Part::all(&rows.columns);
-        let mut first = 0;
-        let mut sent_bytes = 0;
-        for (device, shard) in rows.shards.iter().enumerate().filter(|(_, shard)| shard.rows > 0) {
-            let mut by_kernel = vec![];
-            for &part in &parts {
-                let bytes = shard.rows * part.width_bytes;
-                let is_reached =
-                    |&target: &usize| self.streams[device].device().can_reach(self.streams[target].device());
-                if bytes < COPY_BYTES_MIN && targets.iter().all(is_reached) {
-                    by_kernel.push(part);
-                } else if let Some(from) = part.of(shard) {
-                    for &target in targets {
-                        if let Some(to) = part.of(&shards[target]) {
-                            self.copy_across((device, from, 0), (target, to, first * part.width_bytes), bytes)?;
-                        }
+        let reaches =
+            |device: usize, target: usize| self.streams[device].device().can_reach(self.streams[target].device());
+        let is_by_kernel = |device: usize, part: &Part| {
+            let is_small = rows.shards[device].rows * part.width_bytes < COPY_BYTES_MIN;
+            is_small && targets.iter().all(|&target| reaches(device, target))
+        };
+        let (by_kernel, by_copy): (Vec<Vec<Part>>, Vec<Vec<Part>>) =
+            (0..self.devices()).map(|device| parts.iter().partition(|part| is_by_kernel(device, part))).unzip();
+        let firsts: Vec<u64> =
+            (0..self.devices()).map(|device| rows.shards[..device].iter().map(|s| s.rows).sum()).collect();
+        // Devices begin with different sources, so that all links are in use.
+        for step in 0..self.devices() {
+            for &target in targets {
+                let device = (target + step) % self.devices();
+                let shard = &rows.shards[device];
+                for part in &by_copy[device] {
+                    if let (Some(from), Some(to)) = (part.of(shard), part.of(&shards[target])) {
+                        let first = firsts[device] * part.width_bytes;
+                        self.copy_across((device, from, 0), (target, to, first), shard.rows * part.width_bytes)?;
                     }
                 }
-                sent_bytes += bytes * targets.iter().filter(|&&target| target != device).count() as u64;
             }
-            self.copy_by_kernel((device, &kernels[device]), shard, &by_kernel, (&shards, targets, first))?;
-            first += shard.rows;
+        }
+        let mut sent_bytes = 0;
+        for (device, shard) in rows.shards.iter().enumerate().filter(|(_, shard)| shard.rows > 0) {
+            let others = targets.iter().filter(|&&target| target != device).count() as u64;
+            sent_bytes += shard.rows * parts.iter().map(|part| part.width_bytes).sum::<u64>() * others;
+            let to = (&shards[..], targets, firsts[device]);
+            self.copy_by_kernel((device, &kernels[device]), shard, &by_kernel[device], to)?;
         }
         // The sources may go once they are read, which other devices do.
         self.meet()?;
@@ -205,7 +223,7 @@ impl Query<'_> {
         self.exchange_by(rows, Owners::Hash)
     }
 
-    /// Sends every row to the device that owns its key word, which is column 0.
+    /// Sends every row to the device or devices that own its key word, which is column 0.
     pub(super) fn exchange_by(&mut self, rows: Intermediate, owners: Owners<'_>) -> Result<Intermediate> {
         if self.devices() == 1 {
             return Ok(rows);
@@ -243,38 +261,33 @@ impl Query<'_> {
     fn count_owners(&mut self, rows: &Intermediate, owners: Owners<'_>) -> Result<Counted> {
         let kernels = self.compile(&exchange_module(self.options.hash_bits), "exchange_count")?;
         let devices = self.devices();
-        let mut launches = vec![];
-        for (device, shard) in rows.shards.iter().enumerate() {
+        let counted = self.on_each(|lane| {
+            let shard = &rows.shards[lane.device];
+            let mut by_owner = vec![0u64; devices];
             if shard.rows == 0 {
-                launches.push(None);
-                continue;
+                return Ok((by_owner, None));
             }
-            let stream = &self.streams[device];
-            let splitters = match owners {
-                Owners::Hash => None,
-                Owners::Ranges(splitters) => Some(stream.upload(bytemuck::cast_slice(splitters))?),
+            let upload = || lane.stream.upload(bytemuck::cast_slice(owners.words())).map(Some);
+            let (splitters, ranges) = match owners {
+                Owners::Hash => (None, None),
+                Owners::Splitters(_) => (upload()?, None),
+                Owners::Ranges(_) => (None, upload()?),
             };
-            let (launch, rows_each) = blocks_for(shard.rows, stream);
-            let counts = stream.alloc(u64::from(launch.blocks) * devices as u64 * 8)?;
-            let counted = CountedShard { launch, rows_each, counts, splitters };
+            let (launch, rows_each) = blocks_for(shard.rows, &lane.stream);
+            let mut words = vec![0u64; launch.blocks as usize * devices];
+            let counts = lane.stream.alloc(words.len() as u64 * 8)?;
+            let counted = CountedShard { launch, rows_each, counts, splitters, ranges };
             let params = CountParams { route: route_of((&rows.columns, shard), &counted, devices)? };
             let launch = Launch { shared_bytes: DEVICES_MAX as u32 * 4, ..launch };
-            self.launch(device, &kernels[device], launch, &params)?;
-            launches.push(Some(counted));
-        }
-        let mut by_source = vec![];
-        for (stream, launch) in self.streams.iter().zip(&launches) {
-            let mut rows = vec![0u64; devices];
-            if let Some(CountedShard { launch, counts, .. }) = launch {
-                let mut words = vec![0u64; launch.blocks as usize * devices];
-                stream.read(counts, 0, bytemuck::cast_slice_mut(&mut words))?;
-                for (owner, rows) in rows.iter_mut().enumerate() {
-                    *rows = words.iter().skip(owner).step_by(devices).sum();
-                }
+            lane.launch(&kernels[lane.device], launch, &params)?;
+            lane.stream.read(&counted.counts, 0, bytemuck::cast_slice_mut(&mut words))?;
+            for (owner, rows) in by_owner.iter_mut().enumerate() {
+                *rows = words.iter().skip(owner).step_by(devices).sum();
             }
-            by_source.push(rows);
-        }
-        Ok(Counted { rows: by_source, launches })
+            Ok((by_owner, Some(counted)))
+        })?;
+        let (rows, launches) = counted.into_iter().unzip();
+        Ok(Counted { rows, launches })
     }
 
     /// Writes a device's rows to their owners; bytes that go to others. Runs of one source lie side by side at the owner, in the
@@ -360,6 +373,7 @@ fn route_of<'b>(
         rows_each: counted.rows_each,
         keys: Ptr::of(keys),
         is_wide: columns[0].layout().width_bytes == 8,
+        ranges: counted.ranges.as_ref().map(Ptr::of),
         splitters: counted.splitters.as_ref().map(Ptr::of),
         devices: devices as u64,
         counts: Ptr::of(&counted.counts),

@@ -14,6 +14,8 @@ pub(crate) struct Settings {
     pub(crate) devices: usize,
     pub(crate) lanes: Option<u32>,
     pub(crate) distribution: Distribution,
+    /// Rows of several devices that come to one; 0 where both sides of joins are exchanged.
+    pub(crate) few_rows: Option<u64>,
     pub(crate) hash_bits: u32,
     pub(crate) first_capacity: Option<u64>,
     pub(crate) chunk_rows: Option<u64>,
@@ -53,6 +55,7 @@ impl Default for Settings {
             devices: 1,
             lanes: None,
             distribution: Distribution::Auto,
+            few_rows: None,
             hash_bits: 64,
             first_capacity: None,
             chunk_rows: None,
@@ -89,6 +92,7 @@ impl Settings {
             load_factor: self.load_factor,
             batch_rows: self.batch_rows,
             distribution: self.distribution,
+            few_rows: if self.distribution == Distribution::Exchange { Some(0) } else { self.few_rows },
             hash_bits: self.hash_bits,
             first_capacity: self.first_capacity,
             chunk_rows: self.chunk_rows,
@@ -136,8 +140,10 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
     let alone: u64 = aside.random();
     let members = *[None, None, None, Some(0), Some(alone)].choose(&mut aside).expect("some");
     let waste_bytes_max = *[None, Some(0)].choose(&mut aside).expect("some");
+    let few_rows = *[None, Some(0), Some(40)].choose(&mut aside).expect("some");
     let settings = Settings {
         waste_bytes_max,
+        few_rows,
         device_threads,
         interprets,
         members,

@@ -11,12 +11,12 @@ use warpjoin_kernels::join::{BuildParams, DirectParams, FillParams, OffsetsParam
 
 use crate::codegen::{Constants, DirectSlots, JoinShape, PayloadForm, Slots, WordSlots};
 use crate::exec::decision::RuntimeDecision;
-use crate::exec::launch::Strides;
+use crate::exec::launch::{Lane, Strides};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Query, check_status, read_report};
-use crate::exec::relation::{Intermediate, JoinShard, JoinTable};
+use crate::exec::relation::{Intermediate, IntermediateShard, JoinShard, JoinTable};
 use crate::optimize::costs::{LOAD_FACTOR, SLOT_BYTES, is_direct_small};
-use crate::options::JoinForm;
+use crate::options::{ExecOptions, JoinForm};
 use crate::{Error, Reason, Result};
 
 /// Entries of `join_build.cu`.
@@ -58,25 +58,25 @@ impl Query<'_> {
         if rows_max > u64::from(u32::MAX) {
             return Err(Reason::Limit(format!("{rows_max} build rows on one device")).into());
         }
-        let started = self.record_events()?;
+        let mut spent = vec![0; self.devices()];
         let is_set = keys == BuildKeys::Set;
         let mut unique = None;
         if keys != BuildKeys::Repeated {
             shape.slots = self.unique_slots(&shape, &rows, rows_max, lanes);
             let mut build = TableBuild { rows: &rows, shape: &shape, lanes, is_set, load_factor, steps_max: STEPS_MAX };
             unique = match shape.slots {
-                Slots::Direct(slots) => self.build_direct(&build, slots)?,
-                Slots::Words(slots) => match self.build_words(&mut build, slots)? {
+                Slots::Direct(slots) => self.build_direct(&build, slots, &mut spent)?,
+                Slots::Words(slots) => match self.build_words(&mut build, slots, &mut spent)? {
                     WordTables::Made(shards) => Some(shards),
                     WordTables::RepeatedKey => None,
                     WordTables::TooLarge => {
                         shape.slots = pairs;
                         let mut build =
                             TableBuild { rows: &rows, shape: &shape, lanes, is_set, load_factor, steps_max: STEPS_MAX };
-                        self.build_unique(&mut build)?
+                        self.build_unique(&mut build, &mut spent)?
                     }
                 },
-                Slots::Pairs { .. } => self.build_unique(&mut build)?,
+                Slots::Pairs { .. } => self.build_unique(&mut build, &mut spent)?,
             };
         }
         shape.unique = unique.is_some();
@@ -89,13 +89,10 @@ impl Query<'_> {
             None => {
                 let mut build =
                     TableBuild { rows: &rows, shape: &shape, lanes, is_set, load_factor, steps_max: STEPS_MAX };
-                self.build_lists(&mut build)?
+                self.build_lists(&mut build, &mut spent)?
             }
         };
-        let ended = self.record_events()?;
-        self.synchronize()?;
-        let spans = started.iter().zip(&ended).enumerate();
-        let kernel_ns = self.add_kernels(spans.map(|(device, (started, ended))| (device, started, ended)))?;
+        let kernel_ns = spent.into_iter().max().unwrap_or(0);
         self.metrics.pipelines.push(PipelineMetrics {
             name: format!("BuildRows -> {}", shape.describe()),
             rows_in: rows.rows(),
@@ -169,37 +166,67 @@ impl Query<'_> {
     }
 
     /// Tables indexed by the packed key; `None` when a key occurs twice.
-    fn build_direct(&mut self, build: &TableBuild<'_>, slots: DirectSlots) -> Result<Option<Vec<JoinShard>>> {
+    fn build_direct(
+        &mut self,
+        build: &TableBuild<'_>,
+        slots: DirectSlots,
+        spent: &mut [u64],
+    ) -> Result<Option<Vec<JoinShard>>> {
         let (lanes, entry) = unique_entry(Slots::Direct(slots), build.is_set);
         let kernels = self.compile(&build_module(lanes, self.options.hash_bits), &entry)?;
         let span = build.shape.packing.span().unwrap_or(0);
-        let mut shards = vec![];
-        let mut controls = vec![];
-        for (device, rows) in build.rows.shards.iter().enumerate() {
-            let stream = &self.streams[device];
-            let table = stream.alloc_filled(span * u64::from(slots.bytes), 0)?;
-            let control = stream.alloc_filled(control::BYTES, 0)?;
-            if let Some(keys) = &rows.columns[0].values {
-                let words = rows.columns.get(1).and_then(|column| column.values.as_ref());
-                let params = DirectParams {
-                    rows: rows.rows,
-                    keys: Ptr::of(keys),
-                    values: words.filter(|_| slots.holds_payload).map(Ptr::of),
-                    slots: Ptr::of(&table),
-                    control: Ptr::of(&control),
-                };
-                let launch = Strides::ROWS.over(rows.rows, stream);
-                self.launch(device, &kernels[device], launch, &params)?;
-            }
-            shards.push(JoinShard { slots: table, windows: span, row_list: None, bounds: None });
-            controls.push(control);
+        let table_bytes = |_: u64| span * u64::from(slots.bytes);
+        let (tables, bits) = self.fill_tables(build, table_bytes, spent, |lane, rows, keys, (table, control)| {
+            let words = rows.columns.get(1).and_then(|column| column.values.as_ref());
+            let params = DirectParams {
+                rows: rows.rows,
+                keys: Ptr::of(keys),
+                values: words.filter(|_| slots.holds_payload).map(Ptr::of),
+                slots: Ptr::of(table),
+                control: Ptr::of(control),
+            };
+            let launch = Strides::ROWS.over(rows.rows, &lane.stream);
+            lane.launch(&kernels[lane.device], launch, &params)
+        })?;
+        let is_unique = bits & status::DUPLICATE == 0;
+        let shard = |slots| JoinShard { slots, windows: span, row_list: None, bounds: None };
+        Ok((build.is_set || is_unique).then(|| tables.into_iter().map(shard).collect()))
+    }
+
+    /// Clears a table on each device, of so many bytes for its rows, and fills it where there are rows. Waits, and gives what was
+    /// raised on any device; `spent`: adds the time of each, in ns.
+    fn fill_tables(
+        &mut self,
+        build: &TableBuild<'_>,
+        table_bytes: impl Fn(u64) -> u64 + Sync,
+        spent: &mut [u64],
+        fill: impl Fn(&mut Lane<'_>, &IntermediateShard, &Buffer, (&Buffer, &Buffer)) -> Result<()> + Sync,
+    ) -> Result<(Vec<Buffer>, u64)> {
+        let shards = &build.rows.shards;
+        let filled = self.on_each(|lane| {
+            let rows = &shards[lane.device];
+            let begin = lane.stream.record()?;
+            let table = lane.stream.alloc_filled(table_bytes(rows.rows), 0)?;
+            let Some(keys) = &rows.columns[0].values else { return Ok((table, 0, 0)) };
+            let control = lane.stream.alloc_filled(control::BYTES, 0)?;
+            fill(lane, rows, keys, (&table, &control))?;
+            let end = lane.stream.record()?;
+            let bits = read_report(&lane.stream, &control)?.status;
+            lane.note_kernel(&begin, &end)?;
+            Ok((table, bits, lane.work.kernel_ns))
+        })?;
+        let (mut tables, mut all_bits) = (vec![], 0);
+        for ((table, bits, ns), spent) in filled.into_iter().zip(spent) {
+            tables.push(table);
+            all_bits |= bits;
+            *spent += ns;
         }
-        let is_unique = self.bits_of(&controls)? & status::DUPLICATE == 0;
-        Ok((build.is_set || is_unique).then_some(shards))
+        check_status(all_bits)?;
+        Ok((tables, all_bits))
     }
 
     /// Tables of unique keys in slots of one word.
-    fn build_words(&mut self, build: &mut TableBuild<'_>, slots: WordSlots) -> Result<WordTables> {
+    fn build_words(&mut self, build: &mut TableBuild<'_>, slots: WordSlots, spent: &mut [u64]) -> Result<WordTables> {
         let (lanes, entry) = unique_entry(Slots::Words(slots), build.is_set);
         let kernels = self.compile(&build_module(lanes, self.options.hash_bits), &entry)?;
         loop {
@@ -208,62 +235,52 @@ impl Query<'_> {
             if counts.max().unwrap_or(0) > self.options.word_slots_max.unwrap_or(WORD_SLOTS_MAX) {
                 return Ok(WordTables::TooLarge);
             }
-            let (mut shards, mut controls) = (vec![], vec![]);
-            for (device, rows) in build.rows.shards.iter().enumerate() {
-                let stream = &self.streams[device];
-                let count = build.windows(rows.rows, self.options.first_capacity);
-                let table = stream.alloc_filled((count + 1) * u64::from(slots.bytes), 0)?;
-                let control = stream.alloc_filled(control::BYTES, 0)?;
-                if let Some(keys) = &rows.columns[0].values {
-                    let (values, has_row_numbers) = match &build.shape.payload {
+            let trial = &*build;
+            let first_capacity = self.options.first_capacity;
+            let table_bytes = |rows| (trial.windows(rows, first_capacity) + 1) * u64::from(slots.bytes);
+            let (tables, bits) =
+                self.fill_tables(trial, table_bytes, spent, |lane, rows, keys, (table, control)| {
+                    let (values, has_row_numbers) = match &trial.shape.payload {
                         PayloadForm::Packed(_) => {
                             (rows.columns.get(1).and_then(|column| column.values.as_ref()), false)
                         }
                         PayloadForm::Columns(_) => (None, true),
                     };
+                    let count = trial.windows(rows.rows, first_capacity);
                     let params = WordsParams {
                         rows: rows.rows,
                         keys: Ptr::of(keys),
                         values: values.map(Ptr::of),
                         has_row_numbers,
-                        is_set: build.is_set,
+                        is_set: trial.is_set,
                         key_bits: slots.key_bits.into(),
-                        slots: Ptr::of(&table),
+                        slots: Ptr::of(table),
                         count,
-                        steps_max: build.steps_max.min(count),
-                        control: Ptr::of(&control),
-                        cancel: self.cancel_words[device].address(),
+                        steps_max: trial.steps_max.min(count),
+                        control: Ptr::of(control),
+                        cancel: lane.cancel_word().address(),
                     };
-                    let launch = Strides::ROWS.over(rows.rows, stream);
-                    self.launch(device, &kernels[device], launch, &params)?;
-                }
-                shards.push(JoinShard { slots: table, windows: count, row_list: None, bounds: None });
-                controls.push(control);
-            }
-            match self.bits_of(&controls)? {
+                    let launch = Strides::ROWS.over(rows.rows, &lane.stream);
+                    lane.launch(&kernels[lane.device], launch, &params)
+                })?;
+            match bits {
                 bits if bits & status::DUPLICATE != 0 => return Ok(WordTables::RepeatedKey),
-                bits if bits & status::FULL == 0 => return Ok(WordTables::Made(shards)),
+                bits if bits & status::FULL == 0 => {
+                    let counts = build.rows.shards.iter().map(|rows| build.windows(rows.rows, first_capacity));
+                    let shard = |(slots, windows)| JoinShard { slots, windows, row_list: None, bounds: None };
+                    return Ok(WordTables::Made(tables.into_iter().zip(counts).map(shard).collect()));
+                }
                 _ => build.grow()?,
             }
         }
     }
 
-    /// Waits for the tables, and gives what was raised on any device.
-    fn bits_of(&self, controls: &[Buffer]) -> Result<u64> {
-        let mut bits = 0;
-        for (stream, control) in self.streams.iter().zip(controls) {
-            bits |= read_report(stream, control)?.status;
-        }
-        check_status(bits)?;
-        Ok(bits)
-    }
-
     /// Tables of unique keys; `None` when a key occurs twice.
-    fn build_unique(&mut self, build: &mut TableBuild<'_>) -> Result<Option<Vec<JoinShard>>> {
+    fn build_unique(&mut self, build: &mut TableBuild<'_>, spent: &mut [u64]) -> Result<Option<Vec<JoinShard>>> {
         let (lanes, entry) = unique_entry(Slots::Pairs { lanes: build.lanes }, build.is_set);
         let kernels = self.compile(&build_module(lanes, self.options.hash_bits), &entry)?;
         loop {
-            let (shards, bits) = self.insert_all(build, &kernels, true)?;
+            let (shards, bits) = self.insert_all(build, &kernels, true, spent)?;
             if bits & status::DUPLICATE != 0 {
                 return Ok(None);
             }
@@ -275,45 +292,50 @@ impl Query<'_> {
     }
 
     /// Tables of keys with the rows of each key side by side.
-    fn build_lists(&mut self, build: &mut TableBuild<'_>) -> Result<Vec<JoinShard>> {
+    fn build_lists(&mut self, build: &mut TableBuild<'_>, spent: &mut [u64]) -> Result<Vec<JoinShard>> {
         let module = build_module(build.lanes, self.options.hash_bits);
         let [count, offsets, fill] = self.compile_all(LIST_ENTRIES.map(|entry| (&module, entry)))?;
         let mut shards = loop {
-            let (shards, bits) = self.insert_all(build, &count, false)?;
+            let (shards, bits) = self.insert_all(build, &count, false, spent)?;
             if bits & status::FULL == 0 {
                 break shards;
             }
             build.grow()?;
         };
-        let mut controls = vec![];
-        for (device, shard) in shards.iter_mut().enumerate() {
-            let stream = &self.streams[device];
-            let rows = build.rows.shards[device].rows;
+        let (counted, build) = (&shards, &*build);
+        let lists = self.on_each(|lane| {
+            let (rows, shard) = (&build.rows.shards[lane.device], &counted[lane.device]);
             let slot_count = shard.windows * u64::from(build.lanes);
-            let list = stream.alloc(rows.max(1) * 4)?;
-            let control = stream.alloc_filled(control::BYTES, 0)?;
+            let list = lane.stream.alloc(rows.rows.max(1) * 4)?;
+            // A table without rows has no lists.
+            let Some(keys) = &rows.columns[0].values else { return Ok((list, 0)) };
+            let begin = lane.stream.record()?;
+            let control = lane.stream.alloc_filled(control::BYTES, 0)?;
             let params = OffsetsParams { slot_count, slots: Ptr::of(&shard.slots), control: Ptr::of(&control) };
-            let launch = Strides { shared_bytes: RESERVATION_BYTES, ..Strides::ROWS }.over(slot_count, stream);
-            self.launch(device, &offsets[device], launch, &params)?;
-            if let Some(keys) = &build.rows.shards[device].columns[0].values {
-                let params = FillParams {
-                    rows,
-                    keys: Ptr::of(keys),
-                    slots: Ptr::of(&shard.slots),
-                    windows: shard.windows,
-                    row_list: Ptr::of(&list),
-                    control: Ptr::of(&control),
-                    cancel: self.cancel_words[device].address(),
-                };
-                let launch = Strides::ROWS.over(rows, &self.streams[device]);
-                self.launch(device, &fill[device], launch, &params)?;
-            }
-            shard.row_list = Some(list);
-            controls.push(control);
-        }
-        self.synchronize()?;
+            let launch = Strides { shared_bytes: RESERVATION_BYTES, ..Strides::ROWS }.over(slot_count, &lane.stream);
+            lane.launch(&offsets[lane.device], launch, &params)?;
+            let params = FillParams {
+                rows: rows.rows,
+                keys: Ptr::of(keys),
+                slots: Ptr::of(&shard.slots),
+                windows: shard.windows,
+                row_list: Ptr::of(&list),
+                control: Ptr::of(&control),
+                cancel: lane.cancel_word().address(),
+            };
+            let launch = Strides::ROWS.over(rows.rows, &lane.stream);
+            lane.launch(&fill[lane.device], launch, &params)?;
+            let end = lane.stream.record()?;
+            lane.stream.synchronize()?;
+            lane.note_kernel(&begin, &end)?;
+            Ok((list, lane.work.kernel_ns))
+        })?;
         // A cancelled kernel leaves lists unfinished.
         self.options.check_cancelled()?;
+        for ((shard, spent), (list, ns)) in shards.iter_mut().zip(spent).zip(lists) {
+            shard.row_list = Some(list);
+            *spent += ns;
+        }
         Ok(shards)
     }
 
@@ -323,39 +345,35 @@ impl Query<'_> {
         build: &TableBuild<'_>,
         kernels: &[Kernel],
         with_values: bool,
+        spent: &mut [u64],
     ) -> Result<(Vec<JoinShard>, u64)> {
         self.options.check_cancelled()?;
-        let mut shards = vec![];
-        let mut controls: Vec<Buffer> = vec![];
-        for (device, rows) in build.rows.shards.iter().enumerate() {
-            let stream = &self.streams[device];
-            let windows = build.windows(rows.rows, self.options.first_capacity);
-            let slots = stream.alloc_filled(windows * u64::from(build.lanes) * SLOT_BYTES, 0)?;
-            let control = stream.alloc_filled(control::BYTES, 0)?;
-            if let Some(keys) = &rows.columns[0].values {
-                // Values go into slots for unique keys with packed payload; else the row number does.
-                let values = match &build.shape.payload {
-                    PayloadForm::Packed(_) if with_values => rows.columns.get(1).and_then(|c| c.values.as_ref()),
-                    _ => None,
-                };
-                let params = BuildParams {
-                    rows: rows.rows,
-                    keys: Ptr::of(keys),
-                    values: values.map(Ptr::of),
-                    slots: Ptr::of(&slots),
-                    windows,
-                    steps_max: build.steps_max.min(windows),
-                    control: Ptr::of(&control),
-                    cancel: self.cancel_words[device].address(),
-                };
-                let launch = Strides::ROWS.over(rows.rows, stream);
-                self.launch(device, &kernels[device], launch, &params)?;
-            }
-            shards.push(JoinShard { slots, windows, row_list: None, bounds: None });
-            controls.push(control);
-        }
-        let bits = self.bits_of(&controls)?;
-        Ok((shards, bits))
+        let windows_of = |rows, options: &ExecOptions| build.windows(rows, options.first_capacity);
+        let options = self.options;
+        let table_bytes = |rows| windows_of(rows, options) * u64::from(build.lanes) * SLOT_BYTES;
+        let (tables, bits) = self.fill_tables(build, table_bytes, spent, |lane, rows, keys, (slots, control)| {
+            // Values go into slots for unique keys with packed payload; else the row number does.
+            let values = match &build.shape.payload {
+                PayloadForm::Packed(_) if with_values => rows.columns.get(1).and_then(|c| c.values.as_ref()),
+                _ => None,
+            };
+            let windows = windows_of(rows.rows, options);
+            let params = BuildParams {
+                rows: rows.rows,
+                keys: Ptr::of(keys),
+                values: values.map(Ptr::of),
+                slots: Ptr::of(slots),
+                windows,
+                steps_max: build.steps_max.min(windows),
+                control: Ptr::of(control),
+                cancel: lane.cancel_word().address(),
+            };
+            let launch = Strides::ROWS.over(rows.rows, &lane.stream);
+            lane.launch(&kernels[lane.device], launch, &params)
+        })?;
+        let windows = build.rows.shards.iter().map(|rows| windows_of(rows.rows, options));
+        let shard = |(slots, windows)| JoinShard { slots, windows, row_list: None, bounds: None };
+        Ok((tables.into_iter().zip(windows).map(shard).collect(), bits))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+use warpjoin_device::DeviceKind;
 use warpjoin_kernels::common::status;
 
 use super::lane::{Job, Lane, Work};
@@ -188,28 +189,62 @@ impl Query<'_> {
 
     /// Drives devices to their ends.
     fn drive<S: DeviceSink>(&self, job: &Job<'_>, sink: &S, devices: &[usize]) -> Result<Vec<Driven<S>>> {
-        let threads = match self.options.device_threads {
-            DeviceThreads::Each if devices.len() > 1 => self.session.device_set().threads(),
-            _ => None,
-        };
-        if let (Some(threads), Some((&first, others))) = (threads, devices.split_first()) {
-            // Its threads are shared with other queries, so they must not wait for a permit.
-            let _permit = self.permits.as_ref().map(LaunchPermits::keep).transpose()?;
-            let mut outcomes: Vec<Option<Result<Driven<S>>>> = others.iter().map(|_| None).collect();
-            let of_first = threads.in_place_scope(|scope| {
-                for (&device, outcome) in others.iter().zip(&mut outcomes) {
-                    let lane = self.lane(device);
-                    scope.spawn(move |_| *outcome = Some(Driving::run(lane, job, sink)));
-                }
-                Driving::run(self.lane(first), job, sink)
-            });
-            return std::iter::once(of_first).chain(outcomes.into_iter().flatten()).collect();
+        if self.has_thread_each() && devices.len() > 1 {
+            return self.on_threads(devices, |lane| Driving::run(lane, job, sink));
         }
         let seed = match self.options.device_threads {
             DeviceThreads::One(seed) => seed,
-            DeviceThreads::Each => 0,
+            DeviceThreads::Auto | DeviceThreads::Each => 0,
         };
         self.drive_in_turn(job, sink, devices, seed)
+    }
+
+    fn has_thread_each(&self) -> bool {
+        match self.options.device_threads {
+            DeviceThreads::Auto => self.session.device_set().kind() == DeviceKind::Cuda,
+            DeviceThreads::One(_) => false,
+            DeviceThreads::Each => true,
+        }
+    }
+
+    /// Does work for some devices at the same time, each on a thread of its own.
+    fn on_threads<'q, T: Send>(
+        &'q self,
+        devices: &[usize],
+        work: impl Fn(Lane<'q>) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        // The threads are shared with other queries, so they must not wait for a permit.
+        let _permit = self.permits.as_ref().map(LaunchPermits::keep).transpose()?;
+        let work = &work;
+        let of_device = |&device: &usize| {
+            let lane = self.lane(device);
+            move || work(lane)
+        };
+        let works = devices.iter().map(of_device).collect();
+        self.session.device_set().run_on_threads(works).into_iter().collect()
+    }
+
+    /// Does work that waits for a device for each of them, at the same time where each has a thread; what it came to, device
+    /// after device.
+    pub(in crate::exec) fn on_each<T: Send>(
+        &mut self,
+        work: impl Fn(&mut Lane<'_>) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        let all: Vec<usize> = (0..self.devices()).collect();
+        let done = |mut lane: Lane<'_>| {
+            let outcome = work(&mut lane)?;
+            Ok((outcome, std::mem::take(&mut lane.work)))
+        };
+        let outcomes = match self.has_thread_each() && all.len() > 1 {
+            true => self.on_threads(&all, done)?,
+            false => all.iter().map(|&device| done(self.lane(device))).collect::<Result<_>>()?,
+        };
+        let mut all = vec![];
+        for (device, (outcome, work)) in outcomes.into_iter().enumerate() {
+            self.take_work(device, work);
+            all.push(outcome);
+        }
+        Ok(all)
     }
 
     /// One thread drives all devices, in an order drawn from a seed; the order of devices for seed 0.

@@ -195,6 +195,11 @@ impl Lane<'_> {
         Ok(())
     }
 
+    /// What kernels read to end early.
+    pub(in crate::exec) fn cancel_word(&self) -> &CancelWord {
+        self.cancel
+    }
+
     /// An entry of a module that the plan does not tell, for this device.
     pub(in crate::exec) fn kernel(&mut self, module: &ModuleSource, entry: &str) -> Result<Kernel> {
         let started = Instant::now();

@@ -298,7 +298,7 @@ impl Query<'_> {
         let splitters: Vec<u64> = (1..devices)
             .map(|owner| samples.get(samples.len() * owner / devices).map_or(u64::MAX, |sample| sample & mask))
             .collect();
-        self.exchange_by(rows, Owners::Ranges(&splitters))
+        self.exchange_by(rows, Owners::Splitters(&splitters))
     }
 }
 
