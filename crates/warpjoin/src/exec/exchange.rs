@@ -116,12 +116,6 @@ impl Query<'_> {
         rows <= self.options.few_rows.unwrap_or(FEW_ROWS) && rows.saturating_mul(row_bytes) <= FEW_BYTES
     }
 
-    /// Gives every device all rows of all devices.
-    pub(crate) fn broadcast(&mut self, rows: Intermediate) -> Result<Intermediate> {
-        let all: Vec<usize> = (0..self.devices()).collect();
-        self.copy_to(rows, &all, "Broadcast")
-    }
-
     /// Gives some devices all rows of all devices.
     pub(super) fn broadcast_to(&mut self, rows: Intermediate, devices: &[usize]) -> Result<Intermediate> {
         self.copy_to(rows, devices, "Broadcast")
@@ -134,6 +128,20 @@ impl Query<'_> {
         if devices.is_empty() { vec![0] } else { devices }
     }
 
+    /// A copy of build rows for the probes of each device: those in its range of key words, or all if there are few or no ranges.
+    pub(super) fn build_rows_for(&mut self, rows: &Intermediate, ranges: Option<&[[u64; 2]]>) -> Result<Intermediate> {
+        let shards = match ranges {
+            Some(ranges) if self.is_dry() || !self.are_few(&rows.columns, rows.rows()) => {
+                self.exchanged(rows, Owners::Ranges(ranges))?
+            }
+            _ => {
+                let all: Vec<usize> = (0..self.devices()).collect();
+                self.copies(rows, &all, "Broadcast")?
+            }
+        };
+        Ok(Intermediate { columns: rows.columns.clone(), rows_max: rows.rows_max, shards })
+    }
+
     /// All rows on one device: the one that has them already, or else the first.
     pub(super) fn gather(&mut self, rows: Intermediate) -> Result<Intermediate> {
         let home = rows.home();
@@ -142,15 +150,21 @@ impl Query<'_> {
 
     /// All rows on each of some devices, in the order of the devices that they come from.
     fn copy_to(&mut self, rows: Intermediate, targets: &[usize], name: &str) -> Result<Intermediate> {
-        let total = rows.rows();
         let is_there = rows.home().is_some_and(|home| targets == [home]);
-        if self.devices() == 1 || !self.is_dry() && (is_there || total == 0) {
+        if self.devices() == 1 || !self.is_dry() && (is_there || rows.rows() == 0) {
             return Ok(rows);
         }
+        let shards = self.copies(&rows, targets, name)?;
+        Ok(Intermediate { shards, ..rows })
+    }
+
+    /// The same of rows that stay; none in a dry run.
+    fn copies(&mut self, rows: &Intermediate, targets: &[usize], name: &str) -> Result<Vec<IntermediateShard>> {
         let kernels = self.compile(&exchange_module(self.options.hash_bits), "exchange_copy")?;
         if self.is_dry() {
-            return Ok(rows);
+            return Ok(vec![]);
         }
+        let total = rows.rows();
         let mut shards = vec![];
         for (device, stream) in self.streams.iter().enumerate() {
             let total = if targets.contains(&device) { total } else { 0 };
@@ -194,8 +208,8 @@ impl Query<'_> {
         // The sources may go once they are read, which other devices do.
         self.meet()?;
         waits.leave();
-        self.note_exchange(&rows, name, sent_bytes, begun)?;
-        Ok(Intermediate { shards, ..rows })
+        self.note_exchange(rows, &shards, name, sent_bytes, begun)?;
+        Ok(shards)
     }
 
     /// Writes columns of a device's rows to others, from row `first` on.
@@ -228,13 +242,19 @@ impl Query<'_> {
         if self.devices() == 1 {
             return Ok(rows);
         }
+        let shards = self.exchanged(&rows, owners)?;
+        Ok(Intermediate { shards, ..rows })
+    }
+
+    /// The same of rows that stay; none in a dry run.
+    fn exchanged(&mut self, rows: &Intermediate, owners: Owners<'_>) -> Result<Vec<IntermediateShard>> {
         if self.is_dry() {
             let module = exchange_module(self.options.hash_bits);
             self.compile_all(["exchange_count", "exchange_rows", "exchange_copy"].map(|entry| (&module, entry)))?;
-            return Ok(rows);
+            return Ok(vec![]);
         }
         self.options.check_cancelled()?;
-        let counted = self.count_owners(&rows, owners)?;
+        let counted = self.count_owners(rows, owners)?;
         let mut shards = vec![];
         for (owner, stream) in self.streams.iter().enumerate() {
             let total = counted.rows.iter().map(|from| from[owner]).sum();
@@ -253,8 +273,8 @@ impl Query<'_> {
         // Whoever reads the rows comes after those that sent them.
         self.meet()?;
         waits.leave();
-        self.note_exchange(&rows, "Exchange", sent_bytes, begun)?;
-        Ok(Intermediate { shards, ..rows })
+        self.note_exchange(rows, &shards, "Exchange", sent_bytes, begun)?;
+        Ok(shards)
     }
 
     /// Counts the rows of each device by owner.
@@ -338,14 +358,21 @@ impl Query<'_> {
     }
 
     /// A line in the metrics.
-    fn note_exchange(&mut self, rows: &Intermediate, name: &str, sent_bytes: u64, begun: Vec<Event>) -> Result<()> {
+    fn note_exchange(
+        &mut self,
+        rows: &Intermediate,
+        shards: &[IntermediateShard],
+        name: &str,
+        sent_bytes: u64,
+        begun: Vec<Event>,
+    ) -> Result<()> {
         self.metrics.exchanged_bytes += sent_bytes;
         let spans = begun.into_iter().zip(self.record_events()?).collect();
         self.pending.push(Pending::timed(self.metrics.pipelines.len(), spans));
         self.metrics.pipelines.push(PipelineMetrics {
             name: format!("Rows[{}] -> {name}", rows.columns.len()),
             rows_in: rows.rows(),
-            rows_out: rows.rows(),
+            rows_out: shards.iter().map(|shard| shard.rows).sum(),
             read_bytes: sent_bytes,
             ..PipelineMetrics::default()
         });

@@ -22,7 +22,7 @@ pub(super) use partitioned::PartitionChoice;
 pub(crate) use partitioned::{PARTITION_BITS_MAX, PartitionedRows, PartitionedShard, PassBits, RowSlice};
 pub(super) use shared::SharedRelations;
 pub use shared::SharedRows;
-pub(super) use shared_build::{Joins, SharedBuild};
+pub(super) use shared_build::{BuildKeys, Joins, KeyRanges, SharedBuild, SharedBuildRows, SharedSource, TableGuess};
 pub(super) use table_columns::{Part, TableColumns};
 
 /// Values that a column's bounds span for each row, up to which a table of all of them is gone through in order.
@@ -190,6 +190,24 @@ impl Relation {
             }
             _ => None,
         }
+    }
+
+    /// The table whose rows these are, where they lie, and its column that a column is.
+    pub(crate) fn table_column(&self, mut column: usize) -> Option<(&Arc<Table>, usize)> {
+        let Source::Table(table, projection) = &self.source else { return None };
+        for step in self.steps.iter().rev() {
+            column = match step {
+                Step::Filter(_) => column,
+                Step::Project(exprs) => match exprs.get(column)?.kind {
+                    ExprKind::Column(column) => column,
+                    _ => return None,
+                },
+                // Columns of the build side come first, where there are any.
+                Step::Probe(probe) => probe.output.get(column)?.checked_sub(probe.payload_of.len())?,
+                Step::Fetch(_) => return None,
+            };
+        }
+        Some((table, *projection.get(column)?))
     }
 
     /// Adds a column to those of `schema`.

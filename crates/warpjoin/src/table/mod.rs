@@ -7,6 +7,7 @@ mod download;
 mod from_shards;
 mod movable;
 mod place;
+mod ranges;
 mod replicas;
 mod resident;
 mod sample;

@@ -11,6 +11,7 @@ use warpjoin_device::{Buffer, MemoryPlace, Stream};
 
 use super::download::Pieces;
 use super::movable::Movable;
+use super::ranges::KnownRanges;
 use super::replicas::Replicas;
 use super::sample::TableSample;
 use super::spread::spread;
@@ -36,6 +37,7 @@ pub struct Table {
     /// Of a table on one of several devices: the same on all of them.
     on_all: OnceLock<Arc<Self>>,
     pub(super) replicas: Arc<Replicas>,
+    pub(super) ranges: KnownRanges,
 }
 
 /// The rows of a table on one device, and where its columns lie.
@@ -116,6 +118,7 @@ impl Table {
             movable: Arc::default(),
             on_all: OnceLock::new(),
             replicas: Arc::default(),
+            ranges: KnownRanges::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 //! A value takes as many bits as its bounds need, and a null one more bit. The bounds themselves are
 //! parameters; only widths and places are part of the code.
 
-use crate::codegen::value::{Kind, ValueType};
+use crate::codegen::value::{Kind, Range, ValueType};
 use crate::identity::identify_fields;
 
 /// Places of values in words.
@@ -62,11 +62,17 @@ impl Packing {
         }
     }
 
+    /// The bounds of the one field, if that is an integer and never null: the word is the value less the lower one.
+    pub(crate) fn single_integer(&self) -> Option<Range> {
+        match self.fields.as_slice() {
+            [PackedField { value: ValueType { kind: Kind::Int(range), .. }, null_place: None, .. }] => Some(*range),
+            _ => None,
+        }
+    }
+
     /// Numbers that a single word can be, from 0 on; `None` for several words and for 2^63 numbers and more.
     pub(crate) fn span(&self) -> Option<u64> {
-        if let [field] = self.fields.as_slice()
-            && let (Kind::Int(range), None) = (field.value.kind, field.null_place)
-        {
+        if let Some(range) = self.single_integer() {
             return u64::try_from(range.max.checked_sub(range.min)?).ok()?.checked_add(1);
         }
         self.single_word_bits().filter(|&bits| bits < 63).map(|bits| 1 << bits)

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use warpjoin_device::Cause;
 
 use super::direct::Filled;
-use super::table::{BuildKeys, TableGuess};
 use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
 use crate::exec::decision::RuntimeDecision;
+use crate::exec::exchange::Owners;
 use crate::exec::query::Query;
-use crate::exec::relation::{Intermediate, JoinTable, Relation, Source};
+use crate::exec::relation::{BuildKeys, Intermediate, JoinTable, Relation, Source, TableGuess};
 use crate::expr::{Expr, ExprKind};
 use crate::optimize::costs::prefers_partition;
 use crate::options::Distribution;
@@ -108,42 +108,28 @@ impl Query<'_> {
         }
         let build_rows = if self.is_dry() { self.expected_rows(plan.build.plan, rows.rows_max) } else { rows.rows() };
         let are_few = self.are_few(&rows.columns, build_rows);
-        let is_exchanged = !is_nested && !are_few && self.exchanges(build_rows, probe.rows_max);
+        let probe_keys: Vec<Expr> = plan.on.iter().map(|(_, probe)| probe.clone()).collect();
+        let ranges = if is_nested { None } else { self.ranges_of_keys(&probe_keys, &probe, &shape) };
+        let can_stay = is_nested || are_few || ranges.is_some();
+        let is_exchanged = !can_stay && self.exchanges(build_rows, probe.rows_max);
         let is_exchanged = match self.known(RuntimeDecision::Exchange(is_exchanged)) {
             RuntimeDecision::Exchange(known) => known,
             _ => is_exchanged,
         };
-        let rows = if is_exchanged { self.exchange(rows)? } else { self.broadcast_to(rows, &probing)? };
+        let rows = match ranges {
+            _ if is_exchanged => self.exchange(rows)?,
+            Some(ranges) if !are_few => self.exchange_by(rows, Owners::Ranges(&ranges))?,
+            _ => self.broadcast_to(rows, &probing)?,
+        };
         let owners = if is_exchanged { self.devices() as u64 } else { 1 };
-        let table = self.table_of(plan, shape, rows, owners, matches!(filled, Filled::Repeats))?;
+        let (keys, guess) = self.keys_of_table(plan, &shape, &rows, owners, matches!(filled, Filled::Repeats));
+        let table = self.build_table(shape, rows, keys, guess)?;
         let payload_of = payload_of(&payload, build_width);
         if is_exchanged {
             self.probe_exchanged(plan, probe, table, payload_of)
         } else {
             probe_here(plan, probe, (table, payload_of), self.options.counts_rows)
         }
-    }
-
-    /// A table of all build rows on every device, and the payload column of each build column. The rows themselves are there
-    /// too if `needs_rows`.
-    pub(super) fn broadcast_table(
-        &mut self,
-        plan: &JoinNode<'_>,
-        build: &Relation,
-        needs_rows: bool,
-    ) -> Result<(Arc<JoinTable>, Vec<Option<usize>>)> {
-        let build_width = plan.build.schema.fields().len();
-        let mut payload = plan.needed_columns();
-        payload.retain(|&column| column < build_width);
-        let all: Vec<usize> = (0..self.devices()).collect();
-        let filled = if needs_rows { Filled::Not } else { self.filled_directly(plan, build, &payload, &all)? };
-        if let Filled::Table(table) = filled {
-            return Ok((table, payload_of(&payload, build_width)));
-        }
-        let (rows, shape) = self.build_rows(plan, build, payload.clone())?;
-        let rows = self.broadcast(rows)?;
-        let table = self.table_of(plan, shape, rows, 1, matches!(filled, Filled::Repeats))?;
-        Ok((table, payload_of(&payload, build_width)))
     }
 
     /// Runs the build side: key words and payload.
@@ -163,16 +149,16 @@ impl Query<'_> {
         Ok((rows, JoinShape { packing, payload, unique: true, slots: Slots::Pairs { lanes: 1 } }))
     }
 
-    /// Makes the tables of build rows that lie where they are probed. `owners` devices share them; it may be known that a key
-    /// repeats.
-    pub(super) fn table_of(
-        &mut self,
+    /// What is known of the keys of build rows, and what a dry run supposes of their tables. `owners` devices share them; it may be
+    /// known that a key repeats.
+    pub(super) fn keys_of_table(
+        &self,
         plan: &JoinNode<'_>,
-        shape: JoinShape,
-        rows: Intermediate,
+        shape: &JoinShape,
+        rows: &Intermediate,
         owners: u64,
         repeats: bool,
-    ) -> Result<Arc<JoinTable>> {
+    ) -> (BuildKeys, Option<TableGuess>) {
         // Where only the presence of a key counts, its first row stands for all.
         let is_set = plan.kind.is_existence() && plan.residual.is_none() && !shape.is_hashed();
         let guess = self.guesses().then(|| TableGuess {
@@ -186,7 +172,7 @@ impl Query<'_> {
         } else {
             BuildKeys::Any
         };
-        self.build_table(shape, rows, keys, guess)
+        (keys, guess)
     }
 
     /// A dry run's guess whether no build key occurs twice: one of the key columns comes from a column

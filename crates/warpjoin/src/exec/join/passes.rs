@@ -174,7 +174,8 @@ impl Query<'_> {
         let build = Relation::new(Source::Slice(Arc::new(slice)));
         let (rows, shape) = self.build_rows(node, &build, payload)?;
         drop(build);
-        self.table_of(node, shape, rows, 1, false)
+        let (keys, guess) = self.keys_of_table(node, &shape, &rows, 1, false);
+        self.build_table(shape, rows, keys, guess)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Runtime filters: bitmaps, Bloom filters and bounds of the keys of a shared build table, and the steps that test them.
 //!
-//! Every device has a filter of its own of all build rows, as it has a table. Must not know why rows are dropped
+//! Every device has a filter of its own of the build rows in its table. Must not know why rows are dropped
 //! (`optimize/filters.rs`).
 
 use std::sync::Arc;
@@ -32,10 +32,12 @@ impl Query<'_> {
         keys: &[Expr],
         planned: ReductionTest,
     ) -> Result<Relation> {
-        let shared_build = self.joins.shared_build(number)?;
-        let table = Arc::clone(&shared_build.table);
+        let table = self.shared_table(number, &relation, keys)?;
         let mut test = self.filter_test(&table, planned);
-        let mut filter = if test == FilterTest::Table { Arc::clone(&table) } else { self.filter_of(number, test)? };
+        let mut filter = match test {
+            FilterTest::Table => Arc::clone(&table),
+            _ => self.filter_of(number, &table, test)?,
+        };
         if test == FilterTest::Bounds {
             let step = self.filter_step(&relation, &table, keys, test);
             relation = append_probe(relation, step, filter);
@@ -105,16 +107,16 @@ impl Query<'_> {
         Costs::of(self.session.device_set()).filter_of_table(keys, span, table_bytes, rows as f64)
     }
 
-    /// The filter of a shared build table, made when it is first asked for.
-    fn filter_of(&mut self, number: usize, test: FilterTest) -> Result<Arc<JoinTable>> {
-        let shared_build = self.joins.shared_build(number)?;
-        if let Some((_, filter)) = shared_build.filters.iter().find(|(known, _)| *known == test) {
+    /// The filter of a table of a shared build side, made when it is first asked for.
+    fn filter_of(&mut self, number: usize, table: &Arc<JoinTable>, test: FilterTest) -> Result<Arc<JoinTable>> {
+        let filters = &self.joins.shared_build(number)?.filters;
+        let is_of_table = |filter: &JoinTable| Arc::ptr_eq(&filter.build, &table.build);
+        if let Some((_, filter)) = filters.iter().find(|(known, filter)| *known == test && is_of_table(filter)) {
             return Ok(Arc::clone(filter));
         }
-        let table = Arc::clone(&shared_build.table);
         let module = filter_module(self.options.hash_bits);
         let kernels = self.compile(&module, entry_of(test))?;
-        let shards = if self.is_dry() { vec![] } else { self.fill(&table, test, &kernels)? };
+        let shards = if self.is_dry() { vec![] } else { self.fill(table, test, &kernels)? };
         let filter = Arc::new(JoinTable { shape: Arc::clone(&table.shape), shards, build: Arc::clone(&table.build) });
         if let Some(shared_build) = self.joins.shared_build_mut(number) {
             shared_build.filters.push((test, Arc::clone(&filter)));

@@ -14,7 +14,7 @@ use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::{Lane, Strides};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Query, check_status, read_report};
-use crate::exec::relation::{Intermediate, IntermediateShard, JoinShard, JoinTable};
+use crate::exec::relation::{BuildKeys, Intermediate, IntermediateShard, JoinShard, JoinTable, TableGuess};
 use crate::optimize::costs::{LOAD_FACTOR, SLOT_BYTES, is_direct_small};
 use crate::options::{ExecOptions, JoinForm};
 use crate::{Error, Reason, Result};
@@ -388,26 +388,6 @@ enum WordTables {
     RepeatedKey,
     /// One has more than [`WORD_SLOTS_MAX`] slots, or would have once it has grown.
     TooLarge,
-}
-
-/// What is known of the keys of a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BuildKeys {
-    /// They may be unique, or not.
-    Any,
-    /// One occurs twice.
-    Repeated,
-    /// Only their presence counts.
-    Set,
-}
-
-/// What a dry run supposes of a table.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TableGuess {
-    /// No key occurs twice, or that does not count.
-    pub unique: bool,
-    /// Build rows.
-    pub rows: u64,
 }
 
 /// What building a table starts from, and how far it has grown.

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::JoinTable;
-use crate::codegen::FilterTest;
+use super::{Intermediate, JoinTable};
+use crate::codegen::{FilterTest, JoinShape};
 use crate::{Error, Result};
 
 /// What the joins of a query leave for each other.
@@ -36,18 +36,50 @@ impl Joins {
     }
 }
 
-/// A table that several joins probe.
-#[derive(Debug, Clone)]
+/// A build side that several joins probe.
 pub(crate) struct SharedBuild {
-    pub table: Arc<JoinTable>,
+    pub source: SharedSource,
     /// The payload column of each build column.
     pub payload_of: Vec<Option<usize>>,
-    /// What was made of its keys.
+    /// What was made of the keys of its tables.
     pub filters: Vec<(FilterTest, Arc<JoinTable>)>,
 }
 
-impl SharedBuild {
-    pub(in crate::exec) fn new((table, payload_of): (Arc<JoinTable>, Vec<Option<usize>>)) -> Self {
-        Self { table, payload_of, filters: vec![] }
-    }
+/// What a shared build side is there as.
+pub(crate) enum SharedSource {
+    /// One table, the same on all devices.
+    Table(Arc<JoinTable>),
+    /// Rows where they were made, and the tables of them by now: those that probe tell which rows each device needs.
+    Rows(Arc<SharedBuildRows>, Vec<(KeyRanges, Arc<JoinTable>)>),
+}
+
+/// Of each device the least and the greatest key word that it looks for; `None`: any.
+pub(crate) type KeyRanges = Option<Vec<[u64; 2]>>;
+
+/// Build rows of which tables are made.
+pub(crate) struct SharedBuildRows {
+    pub rows: Intermediate,
+    pub shape: JoinShape,
+    pub keys: BuildKeys,
+    pub guess: Option<TableGuess>,
+}
+
+/// What is known of the keys of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BuildKeys {
+    /// They may be unique, or not.
+    Any,
+    /// One occurs twice.
+    Repeated,
+    /// Only their presence counts.
+    Set,
+}
+
+/// What a dry run supposes of a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TableGuess {
+    /// No key occurs twice, or that does not count.
+    pub unique: bool,
+    /// Build rows.
+    pub rows: u64,
 }
