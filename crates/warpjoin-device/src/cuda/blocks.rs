@@ -2,8 +2,9 @@
 //!
 //! A query allocates some forty buffers per millisecond of kernel time. The driver takes 5 us to allocate and free one, and
 //! 4 us more to clear it. A stream can reuse its freed memory immediately, since its work is in order. Blocks of up to
-//! 1 MiB are kept in free lists by size. The smallest cleared blocks come from slabs, each cleared as a whole. Some larger
-//! blocks are kept for allocations of nearly the same size, as when a query runs again.
+//! 1 MiB are kept in free lists by size. The smallest cleared blocks come from slabs, each cleared as a whole. Larger blocks
+//! are kept for allocations of nearly the same size, as when a query runs again: the driver's pool does not find room
+//! for them among free memory in pieces, and then takes 1 to 2 ms a GiB to map other memory, more for peers.
 //!
 //! Owns the addresses of free blocks; must not call the driver.
 
@@ -17,11 +18,12 @@ const LARGEST_BITS: u32 = 20;
 const CLASSES: usize = (LARGEST_BITS - SMALLEST_BITS + 1) as usize;
 /// Maximum bytes in free lists.
 const KEPT_BYTES_MAX: u64 = 32 << 20;
-/// Maximum number and bytes of larger blocks.
-const LARGE_MAX: usize = 32;
-const LARGE_BYTES_MAX: u64 = 256 << 20;
-/// A larger block may exceed the requested bytes by one part in this many.
+/// Maximum number of larger blocks of a stream.
+const LARGE_MAX: usize = 64;
+/// A larger block may exceed the requested bytes by one part in this many, a huge one by less.
 const UNUSED_SHARE: u64 = 8;
+const HUGE_BYTES: u64 = 128 << 20;
+const HUGE_UNUSED_SHARE: u64 = 64;
 /// Pieces of a slab. A piece has the smallest block size.
 const SLAB_PIECES: u64 = 64;
 const PIECE_BYTES: u64 = 1 << SMALLEST_BITS;
@@ -37,6 +39,8 @@ pub(super) struct Blocks {
     /// Address and bytes of larger free blocks, in the order in which they were freed.
     large: VecDeque<(u64, u64)>,
     large_bytes: u64,
+    /// Bytes that all streams of the GPU may keep.
+    total_bytes_max: u64,
     /// Pieces are taken from the last slab.
     slabs: Vec<Slab>,
     /// Bytes that all streams of a GPU keep, without slabs, which are a few KiB.
@@ -54,9 +58,9 @@ struct Slab {
 }
 
 impl Blocks {
-    /// An empty cache that adds its bytes to `total_bytes`.
-    pub(super) fn with_total(total_bytes: Arc<AtomicU64>) -> Self {
-        Self { total_bytes, ..Self::default() }
+    /// An empty cache that adds its bytes to `total_bytes`, and keeps larger blocks as long as these are no more than the maximum.
+    pub(super) fn with_total(total_bytes: Arc<AtomicU64>, total_bytes_max: u64) -> Self {
+        Self { total_bytes, total_bytes_max, ..Self::default() }
     }
 
     fn keep(&mut self, bytes: u64) {
@@ -118,7 +122,7 @@ impl Blocks {
     }
 
     fn take_large(&mut self, bytes: u64) -> Option<u64> {
-        let most = bytes + bytes / UNUSED_SHARE;
+        let most = bytes + bytes / if bytes >= HUGE_BYTES { HUGE_UNUSED_SHARE } else { UNUSED_SHARE };
         let fits = self.large.iter().enumerate().filter(|(_, (_, kept))| (bytes..=most).contains(kept));
         let (at, _) = fits.min_by_key(|(_, (_, kept))| *kept)?;
         let (address, kept) = self.large.remove(at)?;
@@ -144,13 +148,13 @@ impl Blocks {
     }
 
     fn put_large(&mut self, address: u64, bytes: u64) -> Vec<u64> {
-        if bytes > LARGE_BYTES_MAX / 2 {
+        if bytes > self.total_bytes_max / 2 {
             return vec![address];
         }
         self.large.push_back((address, bytes));
         self.keep_large(bytes);
         let mut returned = vec![];
-        while self.large.len() > LARGE_MAX || self.large_bytes > LARGE_BYTES_MAX {
+        while self.large.len() > LARGE_MAX || self.total_bytes.load(Ordering::Relaxed) > self.total_bytes_max {
             let Some((address, bytes)) = self.large.pop_front() else { break };
             self.unkeep_large(bytes);
             returned.push(address);
@@ -192,6 +196,12 @@ mod tests {
 
     use super::*;
 
+    const MAX: u64 = 256 << 20;
+
+    fn blocks() -> Blocks {
+        Blocks::with_total(Arc::default(), MAX)
+    }
+
     #[test]
     fn small_sizes_are_rounded_up_to_a_power_of_two() {
         assert_eq!([1, 256, 257, 1 << 20].map(Blocks::size), [256, 256, 512, 1 << 20]);
@@ -204,16 +214,19 @@ mod tests {
     #[test]
     fn the_total_counts_all_streams() {
         let total = Arc::new(AtomicU64::new(0));
-        let [mut one, mut other] = [(); 2].map(|()| Blocks::with_total(Arc::clone(&total)));
+        let [mut one, mut other] = [(); 2].map(|()| Blocks::with_total(Arc::clone(&total), MAX));
         let kept = || total.load(Ordering::Relaxed);
         assert!(one.put(4096, 1000).is_empty() && other.put(1 << 40, 80 << 20).is_empty());
         assert_eq!(kept(), 1024 + (80 << 20));
         assert_eq!(one.take(1024), Some(4096));
         assert_eq!(kept(), 80 << 20);
-        // Larger blocks exceed the maximum, and evict each other.
+        // Larger blocks exceed the maximum, and evict each other; those of another stream count.
         (1..5).for_each(|n| drop(other.put(n << 41, 100 << 20)));
         assert_eq!(kept(), other.large_bytes);
+        assert_eq!(one.put(1 << 50, 100 << 20), [1 << 50]);
         other.drain();
+        assert!(one.put(1 << 50, 100 << 20).is_empty());
+        one.drain();
         assert_eq!(kept(), 0);
     }
 
@@ -228,8 +241,8 @@ mod tests {
 
     #[test]
     fn large_blocks_are_reused_for_nearly_their_size() {
-        let mut blocks = Blocks::default();
-        assert_eq!(blocks.put(1 << 40, LARGE_BYTES_MAX), [1 << 40], "too large");
+        let mut blocks = blocks();
+        assert_eq!(blocks.put(1 << 40, MAX), [1 << 40], "too large");
         assert!(blocks.put(1 << 41, 80 << 20).is_empty() && blocks.put(2 << 41, 90 << 20).is_empty());
         assert_eq!(blocks.take(70 << 20), None, "too much would be unused");
         assert_eq!(blocks.take(91 << 20), None);
@@ -242,13 +255,20 @@ mod tests {
         }
         assert_eq!(blocks.drain(), [3 << 41, 4 << 41]);
         assert_eq!(blocks.large_bytes, 0);
+        // Of huge ones little may be unused.
+        assert!(blocks.put(1 << 41, 128 << 20).is_empty());
+        assert_eq!(blocks.take((128 << 20) - (4 << 20)), Some(1 << 41));
+        let mut blocks = Blocks::with_total(Arc::default(), 1 << 40);
+        assert!(blocks.put(1 << 41, 1 << 30).is_empty());
+        assert_eq!(blocks.take((1 << 30) - (64 << 20)), None);
+        assert_eq!(blocks.take((1 << 30) - (8 << 20)), Some(1 << 41));
     }
 
     proptest! {
         /// With a fake driver: blocks in use never overlap, cleared blocks are clear, and no memory is lost.
         #[test]
         fn blocks_in_use_do_not_overlap(steps in prop::collection::vec((any::<bool>(), 1..(3u64 << 20), any::<prop::sample::Index>()), 1..400)) {
-            let mut blocks = Blocks::default();
+            let mut blocks = blocks();
             let (mut next, mut owned) = (1u64 << 30, HashMap::new());
             let mut clear: HashMap<u64, bool> = HashMap::new();
             let mut used: Vec<(u64, u64)> = vec![];

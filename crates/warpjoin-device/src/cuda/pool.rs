@@ -48,6 +48,11 @@ impl Pool {
         Ok(pool)
     }
 
+    /// Total memory of the GPU.
+    pub(super) fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
     /// Allocates `bytes` (> 0) in the order of `stream`. `Err(None)` if there is not enough memory,
     /// even after waiting for all frees and trimming the pool.
     pub(super) fn alloc(&self, bytes: u64, stream: CUstream) -> Result<u64, Option<DeviceError>> {

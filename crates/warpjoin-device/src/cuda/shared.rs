@@ -21,6 +21,8 @@ use crate::Result;
 const IDLE_MAX: usize = 16;
 /// Maximum number of idle streams that keep memory, which other streams cannot use.
 const IDLE_WITH_BLOCKS_MAX: usize = 4;
+/// Part of the GPU's memory that streams may keep: the budget counts it as free, and so it goes when somebody needs it.
+const KEPT_SHARE: u64 = 4;
 /// Pinned bytes of a stream, for reads of a few words.
 pub(super) const SCRATCH_BYTES: usize = 4096;
 /// Number of streams with such pinned bytes.
@@ -36,6 +38,8 @@ pub(super) struct Shared {
     /// Bytes of freed buffers that all streams keep.
     pub(super) kept_bytes: Arc<AtomicU64>,
     idle: Mutex<Vec<RawStream>>,
+    /// What each stream keeps, in use or idle.
+    kept: Mutex<Vec<Kept>>,
     /// Allocated when the device is opened, since the allocation waits for running kernels.
     pub(super) host_words: Arc<HostWords>,
     /// For [`Self::is_alive`]. Has no work.
@@ -48,9 +52,16 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct RawStream {
     pub(super) raw: CUstream,
-    pub(super) blocks: Mutex<Blocks>,
+    pub(super) blocks: Arc<Mutex<Blocks>>,
     /// Locked from a copy until the wait for it. `None` if not needed yet, or if none was free.
     pub(super) scratch: Mutex<Option<Scratch>>,
+}
+
+/// The free memory of a stream that has not been destroyed.
+#[derive(Debug)]
+struct Kept {
+    raw: CUstream,
+    blocks: Arc<Mutex<Blocks>>,
 }
 
 /// [`SCRATCH_BYTES`] of pinned memory.
@@ -76,6 +87,8 @@ unsafe impl Sync for ProbeStream {}
 unsafe impl Send for RawStream {}
 // SAFETY: as above; the other fields are behind locks.
 unsafe impl Sync for RawStream {}
+// SAFETY: as above.
+unsafe impl Send for Kept {}
 // SAFETY: the memory is not bound to a thread.
 unsafe impl Send for Scratch {}
 
@@ -85,8 +98,9 @@ impl Shared {
         let events = Arc::new(EventCache::new(context.clone()));
         let host_buffers = HostBuffers::new(context.clone(), Arc::clone(&events));
         let (host_words, probe) = (HostWords::new(context.clone())?, ProbeStream(create_stream(&context)?));
-        let (kept_bytes, idle, scratches) = (Arc::default(), Mutex::default(), Mutex::default());
-        Ok(Self { pool, staging, host_buffers, events, kept_bytes, idle, host_words, probe, scratches, context })
+        let (kept_bytes, idle, kept, scratches) =
+            (Arc::default(), Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Self { pool, staging, host_buffers, events, kept_bytes, idle, kept, host_words, probe, scratches, context })
     }
 
     /// Whether the context works. Queries a stream without pending work.
@@ -96,9 +110,9 @@ impl Shared {
             && unsafe { functions::cuStreamQuery(self.probe.0) } == CUresult::CUDA_SUCCESS
     }
 
-    /// Returns free memory of idle streams and of the pool to the driver.
+    /// Returns free memory of streams and of the pool to the driver.
     pub(super) fn trim_all(&self) -> Result<()> {
-        self.trim_idle();
+        self.trim_streams();
         self.host_buffers.trim();
         self.pool.trim()
     }
@@ -108,8 +122,11 @@ impl Shared {
         if let Some(stream) = self.idle().pop() {
             return Ok(stream);
         }
-        let blocks = Mutex::new(Blocks::with_total(Arc::clone(&self.kept_bytes)));
-        Ok(RawStream { raw: create_stream(&self.context)?, blocks, scratch: Mutex::default() })
+        let kept_bytes_max = self.pool.total_bytes() / KEPT_SHARE;
+        let blocks = Arc::new(Mutex::new(Blocks::with_total(Arc::clone(&self.kept_bytes), kept_bytes_max)));
+        let raw = create_stream(&self.context)?;
+        self.kept().push(Kept { raw, blocks: Arc::clone(&blocks) });
+        Ok(RawStream { raw, blocks, scratch: Mutex::default() })
     }
 
     /// Takes pinned memory for a stream; `None` if none is left.
@@ -143,22 +160,28 @@ impl Shared {
         self.release(stream);
     }
 
-    /// Returns free memory of idle streams to the pool.
-    pub(super) fn trim_idle(&self) {
-        for stream in self.idle().iter() {
-            self.trim(stream);
+    /// Returns free memory of all streams to the pool.
+    pub(super) fn trim_streams(&self) {
+        // Streams are destroyed under this lock.
+        for Kept { raw, blocks } in self.kept().iter() {
+            self.trim_blocks(*raw, blocks);
         }
     }
 
     /// Returns free memory of a stream to the pool.
-    pub(super) fn trim(&self, stream: &RawStream) {
-        for address in stream.blocks.lock().unwrap_or_else(PoisonError::into_inner).drain() {
-            self.pool.free(address, stream.raw);
-        }
+    fn trim(&self, stream: &RawStream) {
+        self.trim_blocks(stream.raw, &stream.blocks);
+    }
+
+    fn trim_blocks(&self, raw: CUstream, blocks: &Mutex<Blocks>) {
+        let addresses = blocks.lock().unwrap_or_else(PoisonError::into_inner).drain();
+        addresses.into_iter().for_each(|address| self.pool.free(address, raw));
     }
 
     /// Destroys a stream.
     fn release(&self, stream: RawStream) {
+        let mut kept = self.kept();
+        kept.retain(|kept| kept.raw != stream.raw);
         self.trim(&stream);
         let Ok(()) = self.context.make_current() else { return };
         if let Some(scratch) = stream.scratch.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -167,6 +190,10 @@ impl Shared {
         // SAFETY: created once in `take_stream`. The driver finishes enqueued work first. Buffers allocated on the stream
         // hold it, so all are freed by now.
         self.context.log_failure("cuStreamDestroy", unsafe { functions::cuStreamDestroy_v2(stream.raw) });
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<RawStream>> {

@@ -108,8 +108,7 @@ impl StreamBackend for CudaStream {
     }
 
     fn release_kept(&self) {
-        self.shared.trim(&self.stream);
-        self.shared.trim_idle();
+        self.shared.trim_streams();
     }
 
     fn free(&self, address: u64, bytes: u64) {
