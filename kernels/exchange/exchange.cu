@@ -84,7 +84,7 @@ WJ_DEVICE RankedTile open_tile() {
     return tile;
 }
 
-// The rows of each owner in the blocks before.
+// The rows of each owner in the blocks before. Ranking has barriers before they are read.
 WJ_DEVICE void count_before(const Route& route, const RankedTile& tile) {
     const u32 lane = threadIdx.x & 31;
     for (u32 owner = threadIdx.x / 32; owner < route.devices; owner += blockDim.x / 32) {
@@ -93,7 +93,6 @@ WJ_DEVICE void count_before(const Route& route, const RankedTile& tile) {
         rows = warp_inclusive_sum(rows);
         if (lane == 31) tile.firsts[owner] = rows;
     }
-    __syncthreads();
 }
 
 // Owners of a thread's rows of a tile, a byte each.

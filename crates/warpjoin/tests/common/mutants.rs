@@ -76,7 +76,7 @@ const SHARED_WORDS: [(&str, &str); 15] = [
     ("interpret/partitions.cuh", "&counts[tile."),
     ("sort.cu", "&counts["),
     ("top_k.cu", "&counts["),
-    ("exchange.cu", "&shared."),
+    ("exchange.cu", "&counts["),
     ("partition.cu", "&counts["),
     ("partition.cu", "&slots["),
     ("partition/partition.cuh", "&tile."),
