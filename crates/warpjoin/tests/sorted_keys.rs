@@ -91,7 +91,7 @@ fn joins_in_the_order_of_the_key_equal_those_on_one_device() {
     }
 }
 
-/// A build row goes to the device whose range it is in, and at most to one more; a copy for all would be sent to each of the others.
+/// A build row goes to the device whose range it is in, or to two if its key is at their border; a copy would go to all.
 #[test]
 fn build_rows_are_sent_to_their_range_alone() {
     let session = session(4);

@@ -69,7 +69,7 @@ pub struct PipelineMetrics {
     pub rows_in: u64,
     /// Rows put out by the sink.
     pub rows_out: u64,
-    /// Bytes of the source columns that the pipeline reads.
+    /// Bytes of the source columns that the pipeline reads; of an exchange those that go to other devices.
     pub read_bytes: u64,
     /// Device time, of the slowest device.
     pub kernel_ns: u64,
