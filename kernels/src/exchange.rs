@@ -14,8 +14,8 @@ constants! { "WJ_EXCHANGE_":
 /// Addresses that a launch writes its columns to.
 pub const TARGETS: usize = COLUMNS * DEVICES_MAX;
 
-/// Bytes of shared memory of a block with so many threads that ranks rows: the rows of an owner in a tile, their number in each run of 32
-/// rows and in all, and a first row of each owner.
+/// Bytes of shared memory of a block of `threads` that ranks rows: the rows of an owner in a tile, their number in each run of 32 rows
+/// and in all, and a first row of each owner.
 pub const fn rank_shared_bytes(threads: u32) -> u32 {
     threads * ITEMS * 2 + (threads / 32 * ITEMS + 1) * 4 + DEVICES_MAX as u32 * 8
 }

@@ -12,7 +12,7 @@ use super::launch::Strides;
 use super::metrics::PipelineMetrics;
 use super::query::{Pending, Query};
 use super::relation::{Intermediate, IntermediateShard, Relation};
-use super::rows::allocate;
+use super::rows::{allocate, row_bytes};
 use crate::codegen::Constants;
 use crate::column::ColumnType;
 use crate::{Error, Result};
@@ -112,8 +112,7 @@ impl Query<'_> {
 
     /// Whether so few rows of several devices are better off on one.
     pub(super) fn are_few(&self, columns: &[ColumnType], rows: u64) -> bool {
-        let row_bytes: u64 = Part::all(columns).iter().map(|part| part.width_bytes).sum();
-        rows <= self.options.few_rows.unwrap_or(FEW_ROWS) && rows.saturating_mul(row_bytes) <= FEW_BYTES
+        rows <= self.options.few_rows.unwrap_or(FEW_ROWS) && rows.saturating_mul(row_bytes(columns)) <= FEW_BYTES
     }
 
     /// Gives some devices all rows of all devices.
@@ -201,7 +200,7 @@ impl Query<'_> {
         let mut sent_bytes = 0;
         for (device, shard) in rows.shards.iter().enumerate().filter(|(_, shard)| shard.rows > 0) {
             let others = targets.iter().filter(|&&target| target != device).count() as u64;
-            sent_bytes += shard.rows * parts.iter().map(|part| part.width_bytes).sum::<u64>() * others;
+            sent_bytes += shard.rows * row_bytes(&rows.columns) * others;
             let to = (&shards[..], targets, firsts[device]);
             self.copy_by_kernel((device, &kernels[device]), shard, &by_kernel[device], to)?;
         }
@@ -352,9 +351,8 @@ impl Query<'_> {
                 self.copy_across((device, buffer, 0), (*owner, target, first), *bytes)?;
             }
         }
-        let row_bytes: u64 = parts.iter().map(|part| part.width_bytes).sum();
         let sent = (0..devices).filter(|&owner| owner != device).map(|owner| counts[device][owner]);
-        Ok(sent.sum::<u64>() * row_bytes)
+        Ok(sent.sum::<u64>() * row_bytes(columns))
     }
 
     /// A line in the metrics.

@@ -193,8 +193,8 @@ impl Query<'_> {
         Ok((build.is_set || is_unique).then(|| tables.into_iter().map(shard).collect()))
     }
 
-    /// Clears a table on each device, of so many bytes for its rows, and fills it where there are rows. Waits, and gives what was
-    /// raised on any device; `spent`: adds the time of each, in ns.
+    /// Clears a table on each device, and fills it where there are rows; `table_bytes` tells its size by the rows there. Waits, and
+    /// gives what was raised on any device. Adds the time of each, in ns, to `spent`.
     fn fill_tables(
         &mut self,
         build: &TableBuild<'_>,

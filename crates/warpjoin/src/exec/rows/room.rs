@@ -8,7 +8,7 @@ use crate::devices::place_of;
 use crate::exec::relation::{IntermediateColumn, IntermediateShard};
 
 /// Bytes of a row of columns.
-pub(super) fn row_bytes(columns: &[ColumnType]) -> u64 {
+pub(crate) fn row_bytes(columns: &[ColumnType]) -> u64 {
     columns.iter().map(|column| u64::from(column.layout().width_bytes) + u64::from(column.has_nulls)).sum()
 }
 
