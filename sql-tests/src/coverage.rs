@@ -11,7 +11,7 @@ use warpjoin::plan::Plan;
 use warpjoin_datafusion::{CpuReasonExec, WarpjoinExec};
 
 /// Nodes that only read rows or move them between partitions. They may stay on the CPU.
-const READS_OR_MOVES_ROWS: [&str; 16] = [
+const READS_OR_MOVES_ROWS: [&str; 17] = [
     "CachedScanExec",
     "CoalesceBatchesExec",
     "CoalescePartitionsExec",
@@ -26,6 +26,7 @@ const READS_OR_MOVES_ROWS: [&str; 16] = [
     "ScalarSubqueryExec",
     "SortPreservingMergeExec",
     "StreamingTableExec",
+    "WarpjoinKept",
     "LazyMemoryExec",
     "WorkTableExec",
 ];
