@@ -29,6 +29,7 @@ mod sim;
 mod stream;
 #[doc(hidden)]
 pub mod sync;
+mod trace;
 
 pub use cache::KernelCache;
 pub use cancellation::{CancelWord, Cancellation};
@@ -45,4 +46,5 @@ pub use memory::{Buffer, MemoryCache, MemoryPlace, MemoryPool, take_huge_pages, 
 pub use race::{RaceAccess, RaceReport};
 pub use sim::{ChangedFile, SimOptions, open_simulated};
 pub use stream::{Pacer, Stream};
+pub use trace::{Span, TracedSpan, begin_trace, end_trace, span};
 pub use warpjoin_kernels::common::DEVICES_MAX;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use warpjoin_kernels::KernelParams;
 
 use crate::backend::StreamBackend;
+use crate::trace::span;
 use crate::{Arg, Buffer, Cause, Device, DeviceError, Event, Kernel, Launch, MemoryPlace, Result};
 
 /// Decides when a stream may launch kernels, where several share the device.
@@ -150,6 +151,7 @@ impl Stream {
         bytes: u64,
         allocate: impl Fn(&dyn StreamBackend) -> Result<u64, Option<DeviceError>>,
     ) -> Result<Buffer> {
+        let _span = span(|| format!("alloc {bytes}"));
         loop {
             match self.try_alloc_by(bytes, &allocate) {
                 Err(error) if error.cause() == Cause::OutOfMemory && self.ask_caches(bytes) => {}
@@ -224,6 +226,7 @@ impl Stream {
         if bytes == 0 {
             return;
         }
+        let _span = span(|| format!("free {bytes}"));
         match place {
             MemoryPlace::Device => {
                 self.backend.free(address, bytes);
@@ -243,6 +246,7 @@ impl Stream {
     /// When the range exceeds the buffer, or the driver fails.
     pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(buffer, offset, bytes.len() as u64)?;
+        let _span = span(|| format!("write {}", bytes.len()));
         let address = buffer.address() + offset;
         match buffer.place() {
             _ if bytes.is_empty() => Ok(()),
@@ -265,6 +269,7 @@ impl Stream {
             end = start.saturating_add(bytes.len());
         }
         self.check(buffer, offset, end as u64)?;
+        let _span = span(|| format!("write {end}"));
         match buffer.place() {
             _ if end == 0 => Ok(()),
             MemoryPlace::Device => self.backend.write_all(buffer.address() + offset, parts),
@@ -280,6 +285,7 @@ impl Stream {
     /// When the range exceeds the buffer, or earlier work failed.
     pub fn read(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8]) -> Result<()> {
         self.check(buffer, offset, bytes.len() as u64)?;
+        let _span = span(|| format!("read {}", bytes.len()));
         let address = buffer.address() + offset;
         match buffer.place() {
             _ if bytes.is_empty() => Ok(()),
@@ -299,6 +305,7 @@ impl Stream {
         if parts.iter().any(|(buffer, ..)| buffer.is_on_host()) {
             return parts.iter_mut().try_for_each(|(buffer, offset, bytes)| self.read(buffer, *offset, bytes));
         }
+        let _span = span(|| "read several");
         let parts = parts.iter_mut().filter(|(.., bytes)| !bytes.is_empty());
         let mut parts: Vec<(u64, &mut [u8])> =
             parts.map(|(buffer, offset, bytes)| (buffer.address() + *offset, &mut **bytes)).collect();
@@ -323,6 +330,7 @@ impl Stream {
     /// When the range exceeds the buffer, or the driver fails.
     pub fn fill(&self, buffer: &Buffer, offset: u64, bytes: u64, value: u8) -> Result<()> {
         self.check(buffer, offset, bytes)?;
+        let _span = span(|| format!("fill {bytes}"));
         let address = buffer.address() + offset;
         match buffer.place() {
             _ if bytes == 0 => Ok(()),
@@ -342,6 +350,7 @@ impl Stream {
         if bytes == 0 {
             return Ok(());
         }
+        let _span = span(|| format!("copy {bytes}"));
         self.backend.copy(source.0.address() + source.1, target.0.address() + target.1, bytes)
     }
 
@@ -350,6 +359,7 @@ impl Stream {
     /// # Errors
     /// [`DeviceError::Cancelled`] when the work is cancelled meanwhile.
     pub fn wait_for_permit(&self) -> Result<()> {
+        let _span = span(|| "permit");
         self.pacer.as_ref().map_or(Ok(()), |pacer| pacer.before_launch())
     }
 
@@ -375,6 +385,7 @@ impl Stream {
             return Err(error);
         }
         self.wait_for_permit()?;
+        let _span = span(|| format!("launch {}", kernel.name()));
         self.backend.launch(kernel.handle(), launch, &words)
     }
 
@@ -404,6 +415,7 @@ impl Stream {
     /// # Errors
     /// When the driver fails.
     pub fn record(&self) -> Result<Event> {
+        let _span = span(|| "record");
         Ok(Event::new(self.clone(), self.backend.record()?))
     }
 
@@ -415,6 +427,7 @@ impl Stream {
         if event.stream().device().info().kind != self.device.info().kind {
             return Err(DeviceError::Invalid("the event belongs to another kind of device".into()));
         }
+        let _span = span(|| "wait event");
         self.backend.wait(event.handle())
     }
 
@@ -423,6 +436,7 @@ impl Stream {
     /// # Errors
     /// When that work failed.
     pub fn synchronize(&self) -> Result<()> {
+        let _span = span(|| "synchronize");
         self.waited(self.backend.synchronize())
     }
 

@@ -62,6 +62,9 @@ pub struct TpchArgs {
     /// Print the plan of each query with its metrics
     #[arg(long)]
     pub analyze: bool,
+    /// Run each query once more, and write what host threads did meanwhile to a file for trace viewers (Chrome's JSON format)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// A setting of warpjoin, such as join_order=as_given; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_setting)]
     pub settings: Vec<(String, String)>,
@@ -98,11 +101,14 @@ impl TpchArgs {
         for folder in self.save_answers.iter().chain(&self.oracle_files) {
             std::fs::create_dir_all(folder).map_err(CliError::file(folder))?;
         }
-        if let Some(file) = &self.json
-            && let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty())
-            && !folder.is_dir()
-        {
-            return Err(CliError::Usage(format!("--json {}: there is no folder {}", file.display(), folder.display())));
+        for (flag, file) in [("--json", &self.json), ("--trace", &self.trace)] {
+            if let Some(file) = file
+                && let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty())
+                && !folder.is_dir()
+            {
+                let (file, folder) = (file.display(), folder.display());
+                return Err(CliError::Usage(format!("{flag} {file}: there is no folder {folder}")));
+            }
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
 use warpjoin_datafusion::{Placement, WarpjoinSessionContext, runtime_of, session_of};
+use warpjoin_device::{TracedSpan, begin_trace, end_trace, span};
 
 use super::arguments::Entry;
 use super::parameters::Parameters;
@@ -178,6 +179,18 @@ fn median_run(mut runs: Vec<RunReport>) -> Option<RunReport> {
 async fn difference(oracle: &SessionContext, run: &TimedRun, expected: &Reference) -> Result<Option<String>> {
     let actual = Answer::new(Arc::clone(&run.schema), &run.batches)?;
     Ok(expected.difference(&actual, oracle).await?)
+}
+
+impl Measurement {
+    /// What host threads do during one more run of a query.
+    pub(super) async fn traced(&self, sql: &str) -> Result<Vec<TracedSpan>> {
+        begin_trace();
+        let query = span(|| "query");
+        let run = timed_run(&self.device, sql, self.entry).await;
+        drop(query);
+        let spans = end_trace();
+        run.map(|_| spans)
+    }
 }
 
 /// The median time of at least one hot run. The oracle has run the query before, so the tables are warm.

@@ -104,6 +104,7 @@ async fn run_queries(
     measurement: &Measurement,
     report: &mut Report,
 ) -> Result<()> {
+    let mut traces = vec![];
     for (number, sql) in texts {
         if arguments.explain {
             print_plan(&measurement.device, *number, sql).await?;
@@ -116,6 +117,9 @@ async fn run_queries(
         if arguments.analyze && query.outcome != Outcome::Failed {
             print_analysis(&measurement.device, *number, sql).await?;
         }
+        if arguments.trace.is_some() && query.outcome != Outcome::Failed {
+            traces.push((*number, measurement.traced(sql).await?));
+        }
         if arguments.variants > 0 && query.outcome != Outcome::Failed {
             match measurement.variants(*number, arguments.scale, arguments.variants).await {
                 Ok(variants) => query.variants = Some(variants),
@@ -126,6 +130,9 @@ async fn run_queries(
             }
         }
         report.queries.push(query);
+    }
+    if let Some(path) = &arguments.trace {
+        save::save_traces(path, &traces)?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! The host waits only for the numbers of rows: work of several devices is ordered by events.
 
-use warpjoin_device::{Buffer, Event, Kernel, Launch, ModuleSource, Ptr, Stream};
+use warpjoin_device::{Buffer, Event, Kernel, Launch, ModuleSource, Ptr, Stream, span};
 use warpjoin_kernels::common::DEVICES_MAX;
 use warpjoin_kernels::exchange::{
     COLUMNS, Columns, CopyParams, CountParams, ITEMS, Route, RowsParams, TARGETS, rank_shared_bytes,
@@ -102,6 +102,7 @@ struct Run {
 impl Query<'_> {
     /// What is enqueued from now on, on any device, comes after what was enqueued before on all of them. The host does not wait.
     pub(super) fn meet(&self) -> Result<()> {
+        let _span = span(|| "meet");
         let reached = self.record_events()?;
         for (device, stream) in self.streams.iter().enumerate() {
             let others = reached.iter().enumerate().filter(|(peer, _)| *peer != device);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_device::span;
 
 use super::query::{Execution, Query};
 use super::relation::{Relation, Source};
@@ -80,6 +81,7 @@ impl Query<'_> {
                 outputs.relations.push(made);
                 continue;
             }
+            let _span = span(|| format!("pipeline {}", outputs.next()));
             let relation = self.open(execution, pipeline, &mut outputs)?;
             let output = match &pipeline.sink {
                 Sink::Result => return Ok(relation),

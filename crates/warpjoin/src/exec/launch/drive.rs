@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use warpjoin_device::DeviceKind;
+use warpjoin_device::{DeviceKind, span};
 use warpjoin_kernels::common::status;
 
 use super::lane::{Job, Lane, Work};
@@ -128,6 +128,7 @@ impl Query<'_> {
         generated: &Arc<GeneratedPipeline>,
         mut sink: S,
     ) -> Result<S::Output> {
+        let _span = span(|| format!("sink {}", sink.name()));
         let mut relation = relation.clone();
         let mut generated = Arc::clone(generated);
         let devices = self.devices();
@@ -215,10 +216,14 @@ impl Query<'_> {
     ) -> Result<Vec<T>> {
         // The threads are shared with other queries, so they must not wait for a permit.
         let _permit = self.permits.as_ref().map(LaunchPermits::keep).transpose()?;
+        let _span = span(|| "devices");
         let work = &work;
         let of_device = |&device: &usize| {
             let lane = self.lane(device);
-            move || work(lane)
+            move || {
+                let _span = span(|| format!("device {device}"));
+                work(lane)
+            }
         };
         let works = devices.iter().map(of_device).collect();
         self.session.device_set().run_on_threads(works).into_iter().collect()

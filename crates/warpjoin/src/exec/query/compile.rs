@@ -15,7 +15,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use warpjoin_device::{DeviceKind, Kernel, ModuleSource};
+use warpjoin_device::{DeviceKind, Kernel, ModuleSource, span};
 
 use super::Query;
 use crate::devices::compiler::{QueryId, note};
@@ -200,6 +200,7 @@ impl Query<'_> {
             modules.into_iter().for_each(|module| dry.add(module.into_owned()));
             return Ok(vec![vec![]; wanted.len()]);
         }
+        let _span = span(|| "kernels");
         let started = Instant::now();
         // Hashing and comparing a text takes its time: once a device, where it was compiled before.
         let known = |(module, &(_, entry)): (&Cow<'_, ModuleSource>, &(&ModuleSource, &str))| {
