@@ -1,6 +1,8 @@
-// Merges the rows of a group table, spilled ones included, into a larger one.
+// Merges rows of group tables.
 //
-// regroup: a thread a row, grid stride. Status: WJ_STATUS_GROW, WJ_STATUS_FULL, as of any insertion.
+// regroup: the rows of a table, spilled ones included, into a larger one. A thread a row, grid stride. Status: WJ_STATUS_GROW,
+// WJ_STATUS_FULL, as of any insertion.
+// merge_row: one row into another, of tables indexed by the key. One block, a thread an accumulator.
 #include "common/control.cuh"
 #include "group/accumulate.cuh"
 #include "group/group_table.cuh"
@@ -23,5 +25,20 @@ WJ_ENTRY(regroup, RegroupParams, 256) {
             const u32 word = (u32)p.merges[at];
             merge_words(kind, merged + word, old[word], kind == WJ_MERGE_ADD_WIDE ? old[word + 1] : 0);
         }
+    }
+}
+
+WJ_ENTRY(merge_row, MergeRowParams, 256) {
+    const bool is_group = p.from[0] != 0;
+    __syncthreads();
+    if (!is_group) return;
+    for (u64 at = threadIdx.x; at < p.merge_count; at += blockDim.x) {
+        const u32 kind = (u32)(p.merges[at] >> 32);
+        const u32 word = (u32)p.merges[at];
+        merge_words(kind, p.to + word, p.from[word], kind == WJ_MERGE_ADD_WIDE ? p.from[word + 1] : 0);
+    }
+    if (threadIdx.x == 0) {
+        p.to[0] = 1;
+        p.from[0] = 0;
     }
 }

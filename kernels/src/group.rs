@@ -83,6 +83,18 @@ params! {
         control: Ptr<'a, B, *mut u64>,
     }
 
+    /// Merges a row into another one, if it is a group, and makes it none.
+    pub struct MergeRowParams<'a, B> for ["merge_row"] {
+        /// The row that goes.
+        from: Ptr<'a, B, *mut u64>,
+        /// The row that stays; a group or not.
+        to: Ptr<'a, B, *mut u64>,
+        /// `merge_kind` << 32 | word of the row, of each accumulator.
+        merges: Ptr<'a, B, *const u64>,
+        /// Accumulators.
+        merge_count: u64,
+    }
+
     /// Merges the rows of a table, spilled ones included, into another one.
     pub struct RegroupParams<'a, B> for ["regroup"] {
         /// The rows.

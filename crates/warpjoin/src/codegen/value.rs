@@ -47,6 +47,11 @@ pub(crate) struct ValueType {
 }
 
 impl Range {
+    /// How far a value is from the lower bound; one beyond the bounds is taken for the nearest of them.
+    pub(crate) fn distance(self, value: i128) -> u64 {
+        u64::try_from(value.clamp(self.min, self.max) - self.min).unwrap_or(u64::MAX)
+    }
+
     /// The narrowest C type that holds the range.
     pub(crate) fn c_type(self) -> CType {
         if self.min >= i32::MIN.into() && self.max <= i32::MAX.into() {

@@ -139,7 +139,7 @@ impl Query<'_> {
                 self.copies(rows, &all, "Broadcast")?
             }
         };
-        Ok(Intermediate { columns: rows.columns.clone(), rows_max: rows.rows_max, shards })
+        Ok(Intermediate::new(rows.columns.clone(), rows.rows_max, shards))
     }
 
     /// All rows on one device: the one that has them already, or else the first.
@@ -155,7 +155,7 @@ impl Query<'_> {
             return Ok(rows);
         }
         let shards = self.copies(&rows, targets, name)?;
-        Ok(Intermediate { shards, ..rows })
+        Ok(Intermediate::new(rows.columns, rows.rows_max, shards))
     }
 
     /// The same of rows that stay; none in a dry run.
@@ -243,7 +243,7 @@ impl Query<'_> {
             return Ok(rows);
         }
         let shards = self.exchanged(&rows, owners)?;
-        Ok(Intermediate { shards, ..rows })
+        Ok(Intermediate::new(rows.columns, rows.rows_max, shards))
     }
 
     /// The same of rows that stay; none in a dry run.

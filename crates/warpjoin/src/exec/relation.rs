@@ -2,6 +2,7 @@
 
 mod matches;
 mod partitioned;
+mod ranges;
 mod shared;
 mod shared_build;
 mod table_columns;
@@ -20,6 +21,7 @@ use crate::plan::build::columns_of;
 pub(super) use matches::{Matches, bits_for, item_table, threads_of};
 pub(super) use partitioned::PartitionChoice;
 pub(crate) use partitioned::{PARTITION_BITS_MAX, PartitionedRows, PartitionedShard, PassBits, RowSlice};
+pub(super) use ranges::{ColumnRanges, are_apart};
 pub(super) use shared::SharedRelations;
 pub use shared::SharedRows;
 pub(super) use shared_build::{BuildKeys, Joins, KeyRanges, SharedBuild, SharedBuildRows, SharedSource, TableGuess};
@@ -69,6 +71,8 @@ pub(crate) struct Intermediate {
     /// Bound of the rows that was known before they were made.
     pub rows_max: u64,
     pub shards: Vec<IntermediateShard>,
+    /// What columns span on each device.
+    ranges: ColumnRanges,
 }
 
 /// The part of an intermediate on one device.
@@ -100,9 +104,16 @@ pub(crate) struct GroupTable {
     /// Bound of the groups that was known before they were made.
     pub groups_max: u64,
     pub shards: Vec<GroupShard>,
+    /// What keys span on each device.
+    pub ranges: ColumnRanges,
 }
 
 impl GroupTable {
+    /// Groups of whose keys nothing is known.
+    pub(crate) fn new(groups_max: u64, shape: Arc<GroupShape>, shards: Vec<GroupShard>) -> Self {
+        Self { shape, groups_max, shards, ranges: vec![] }
+    }
+
     /// Of a group-by without keys: the one row is that of this device, and others have a row of nothing, which is none.
     pub(crate) fn keep_row_of(&mut self, home: usize) {
         for (device, shard) in self.shards.iter_mut().enumerate() {
@@ -117,6 +128,8 @@ pub(crate) struct GroupShard {
     pub rows: Buffer,
     /// Rows, groups or not: the finished ones, then those of the table.
     pub capacity: u64,
+    /// Packed key of the first row of a table that is indexed by it.
+    pub first_key: u64,
     pub finished: Option<FinishedGroups>,
 }
 
@@ -190,24 +203,6 @@ impl Relation {
             }
             _ => None,
         }
-    }
-
-    /// The table whose rows these are, where they lie, and its column that a column is.
-    pub(crate) fn table_column(&self, mut column: usize) -> Option<(&Arc<Table>, usize)> {
-        let Source::Table(table, projection) = &self.source else { return None };
-        for step in self.steps.iter().rev() {
-            column = match step {
-                Step::Filter(_) => column,
-                Step::Project(exprs) => match exprs.get(column)?.kind {
-                    ExprKind::Column(column) => column,
-                    _ => return None,
-                },
-                // Columns of the build side come first, where there are any.
-                Step::Probe(probe) => probe.output.get(column)?.checked_sub(probe.payload_of.len())?,
-                Step::Fetch(_) => return None,
-            };
-        }
-        Some((table, *projection.get(column)?))
     }
 
     /// Adds a column to those of `schema`.

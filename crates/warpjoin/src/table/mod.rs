@@ -19,6 +19,7 @@ pub(crate) use builder::cut;
 pub use download::Pieces;
 pub use from_shards::ResidentColumn;
 pub(crate) use place::settle;
+pub(crate) use ranges::Ranges;
 pub(crate) use resident::BUFFER_ALIGNMENT_BYTES;
 pub use resident::{Shard, ShardColumn, Table};
 pub(crate) use sample::{SampledValues, TableSample};

@@ -19,7 +19,8 @@ impl Table {
     pub(crate) fn sorted_ranges(&self, column: usize) -> Option<Ranges> {
         let column_type = &self.column_types()[column];
         let is_integer = matches!(column_type.domain, Domain::Int { .. }) && column_type.dictionary.is_none();
-        if !is_integer || !self.statistics()[column].sorted || !(1..=8).contains(&column_type.layout().width_bytes) {
+        let may_be_null = column_type.has_nulls || self.statistics()[column].null_count > 0;
+        if !is_integer || may_be_null || !self.statistics()[column].sorted || column_type.layout().width_bytes > 8 {
             return None;
         }
         let mut known = self.ranges.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,6 +39,9 @@ impl Table {
             let rows = self.shard_rows(device);
             if rows == 0 {
                 return Ok(None);
+            }
+            if width == 0 {
+                return Ok(Some([layout.base; 2]));
             }
             let stored = self.column(device, column);
             let values = stored.values.as_ref().ok_or_else(|| Error::internal("a column without values"))?;

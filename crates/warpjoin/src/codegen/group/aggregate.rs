@@ -90,10 +90,11 @@ pub(in crate::codegen) fn aggregate(
         shares: limits.is_skewed,
         slots: slots.slots,
     });
-    let shape = GroupShape { mode, front, has_finished, stride_words, results, accumulators, packing };
+    let by_range = limits.by_range && mode == GroupMode::Dense;
+    let shape = GroupShape { mode, by_range, front, has_finished, stride_words, results, accumulators, packing };
     let frame = match mode {
         GroupMode::Global => global(b, &target),
-        _ => table(b, &key_values, &shape.packing, &target),
+        _ => table(b, &key_values, &shape, &target),
     };
     let (block_threads, shared_bytes) = match &frame {
         GroupFrame::Table { rows: GroupLoop::Tiles(_), .. } => tiles_block(&target),
@@ -278,7 +279,7 @@ fn global(b: &mut Binder, target: &Arc<GroupTarget>) -> GroupFrame {
 }
 
 /// A table in global memory, with one in each block's shared memory in front of it.
-fn table(b: &mut Binder, keys: &[Value], packing: &Packing, target: &Arc<GroupTarget>) -> GroupFrame {
+fn table(b: &mut Binder, keys: &[Value], shape: &GroupShape, target: &Arc<GroupTarget>) -> GroupFrame {
     let (number, words) = (Type::Value(CType::U64), Type::Output(CType::U64));
     let mut part = |of_type, part| b.params.once(of_type, Binding::Group(part));
     let fields = [
@@ -296,8 +297,12 @@ fn table(b: &mut Binder, keys: &[Value], packing: &Packing, target: &Arc<GroupTa
         // Behind the columns, which are in variables, and in front of what only rows that are alive do.
         b.item(Item::Ballot);
     }
-    let key_words = packing.pack(b, keys);
-    let packed = key_words.first().copied().unwrap_or_else(|| b.word(0));
+    let key_words = shape.packing.pack(b, keys);
+    let mut packed = key_words.first().copied().unwrap_or_else(|| b.word(0));
+    if shape.by_range {
+        let first = b.params.once(number, Binding::Group(GroupPart::FirstKey));
+        packed = b.in_parens(packed, Op::Subtract, b.field(first));
+    }
     b.push(Statement::Accumulate(Accumulate { target: Arc::clone(target), packed, key_words }));
     b.flush();
     let rows = if b.is_partitioned {

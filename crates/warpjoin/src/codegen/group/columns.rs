@@ -13,6 +13,10 @@ pub(in crate::codegen) fn group_columns(b: &mut Binder, shape: &GroupShape) -> E
     let row = b.variable(Variable::Row, CType::U64);
     let words: Vec<Code> = match shape.mode {
         GroupMode::Global => vec![],
+        GroupMode::Dense if shape.by_range => {
+            let first = b.params.once(Type::Value(CType::U64), Binding::SourceFirstKey);
+            vec![b.in_parens(row, Op::Add, b.field(first))]
+        }
         GroupMode::Dense => vec![row],
         GroupMode::Narrow => {
             let key = b.binary(word_of(b, 0), Op::Subtract, b.whole(1));

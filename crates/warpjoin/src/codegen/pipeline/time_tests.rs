@@ -134,6 +134,7 @@ fn aggregate() -> Sink {
         table_blocks: 2,
         is_skewed: false,
         is_sorted: false,
+        by_range: false,
         is_scarce: false,
     };
     let accumulators = states.map(|state| Accumulator { state, is_merge: false }).to_vec();

@@ -21,6 +21,8 @@ pub(crate) enum Binding {
     SourceValidity(usize),
     /// Rows of the group table that is the source.
     SourceGroups,
+    /// Packed key of the first row of the group table that is the source.
+    SourceFirstKey,
     /// Finished groups of the group table that is the source, and how many there are.
     SourceFinished,
     SourceFinishedRows,
@@ -137,6 +139,8 @@ pub(crate) enum FetchPart {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GroupPart {
     Rows,
+    /// Packed key of the first row.
+    FirstKey,
     Capacity,
     Index,
     IndexSlots,

@@ -24,6 +24,8 @@ pub(crate) struct GroupLimits {
     pub is_skewed: bool,
     /// Rows come in the order of the keys, of which there may be as many as rows or a few times more.
     pub is_sorted: bool,
+    /// Each device has keys of a range of its own: its table begins with the first of them.
+    pub by_range: bool,
     /// There may be no room for a row for each value of the key.
     pub is_scarce: bool,
 }
@@ -96,6 +98,8 @@ impl GroupMode {
 #[derive(Debug, Clone)]
 pub(crate) struct GroupShape {
     pub mode: GroupMode,
+    /// Of a table that is indexed by the packed key: it begins with the first key of its device.
+    pub by_range: bool,
     pub front: PreAggregation,
     /// Groups that are finished before the others are written to rows of their own.
     pub has_finished: bool,

@@ -13,6 +13,7 @@ use crate::exec::query::Query;
 use crate::exec::relation::{GroupShard, GroupTable, PartitionChoice, Relation, Source};
 use crate::expr::Expr;
 use crate::plan::{AggregateCall, Plan, State, Term};
+use crate::table::Ranges;
 use crate::{Error, Result};
 
 /// How many times smaller a table is where most groups are finished without it, and from which size on.
@@ -22,6 +23,9 @@ const FINISHED_SLOTS_MIN: u64 = 1 << 16;
 /// Values from which on rows in the order of their key go through a table of all values: fewer groups than that have room
 /// in blocks' tables, one partition after the other, which takes less time.
 const ORDERED_SPAN_MIN: u64 = 1 << 28;
+
+/// The same where each device has a range of the keys.
+const ORDERED_RANGES_SPAN_MIN: u64 = 1 << 20;
 
 /// Share of a device's memory that a table with a row for each value may take.
 const SORTED_TABLE_SHARE: u64 = 3;
@@ -38,6 +42,8 @@ pub(super) struct PlannedGroups {
     groups_max: u64,
     /// Rows come in the order of the key; see [`Sink::Aggregate`].
     is_sorted: bool,
+    /// What the key spans on each of several devices.
+    ranges: Option<Ranges>,
 }
 
 /// Accumulators of a group-by and the expressions that make its output of them.
@@ -89,7 +95,12 @@ impl Query<'_> {
             return Ok(groups);
         }
         let home = if self.is_dry() { None } else { relation.source.home(self.devices()) };
-        let Some(home) = home else { return self.merge_groups(groups, keys, accumulators) };
+        let Some(home) = home else {
+            return match self.complete_in_place(&mut groups, relation.ranges_of(keys))? {
+                true => Ok(groups),
+                false => self.merge_groups(groups, keys, accumulators),
+            };
+        };
         if keys.is_empty() {
             groups.keep_row_of(home);
         }
@@ -184,7 +195,7 @@ impl Query<'_> {
             Some(groups) => groups,
             None => {
                 self.compile_pipeline(relation, &planned.generated)?;
-                GroupTable { groups_max: planned.groups_max, shape: Arc::clone(&planned.shape), shards: vec![] }
+                GroupTable::new(planned.groups_max, Arc::clone(&planned.shape), vec![])
             }
         };
         if is_guessed && estimate.is_some() && self.wants_spares() {
@@ -215,7 +226,7 @@ impl Query<'_> {
         let PartitionedGroups { relation, keys, accumulators } = partitioned;
         let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
         self.compile_pipeline(&relation, &planned.generated)?;
-        Ok(Some(GroupTable { groups_max: planned.groups_max, shape: planned.shape, shards: vec![] }))
+        Ok(Some(GroupTable::new(planned.groups_max, planned.shape, vec![])))
     }
 
     /// Shared memory that a block may use on any device.
@@ -234,7 +245,9 @@ impl Query<'_> {
         let shared_bytes_max = self.shared_bytes_max();
         let rows_bits = relation.rows_bits();
         let (form, block_slots) = (self.options.group_by_form, self.options.block_table_slots);
-        let is_sorted = form.is_none() && self.is_in_order(relation, &keys, &accumulators);
+        let ranges = self.ranges_of_key(relation, &keys);
+        let by_range = ranges.is_some();
+        let is_sorted = form.is_none() && self.is_in_order(relation, &keys, &accumulators, ranges.as_ref());
         let is_scarce = matches!(relation.source, Source::Slice(_));
         let limits = GroupLimits {
             rows_bits,
@@ -244,6 +257,7 @@ impl Query<'_> {
             table_blocks,
             is_skewed,
             is_sorted,
+            by_range,
             is_scarce,
         };
         let sink = Sink::Aggregate { keys, accumulators, limits };
@@ -255,17 +269,33 @@ impl Query<'_> {
         let packed_bits = shape.packing.single_word_bits().unwrap_or(64);
         let keys_max = if packed_bits < 40 { 1u64 << packed_bits } else { u64::MAX };
         let groups_max = relation.rows_max.min(keys_max).max(1);
-        Ok(PlannedGroups { generated, shape, groups_max, is_sorted })
+        Ok(PlannedGroups { generated, shape, groups_max, is_sorted, ranges })
     }
 
     /// Whether rows come in the order of a key whose values may have a row each in the group table.
-    fn is_in_order(&self, relation: &Relation, keys: &[Expr], accumulators: &[Accumulator]) -> bool {
+    fn is_in_order(
+        &self,
+        relation: &Relation,
+        keys: &[Expr],
+        accumulators: &[Accumulator],
+        ranges: Option<&Ranges>,
+    ) -> bool {
         let budgets = self.streams.iter().map(Stream::budget_bytes);
         let room = u128::from(budgets.min().unwrap_or(0) / SORTED_TABLE_SHARE);
         // A word for the group, and two for each accumulator at most.
         let row_bytes = 8 * (1 + 2 * accumulators.len()) as u128;
-        let span_min = u128::from(self.options.ordered_span_min.unwrap_or(ORDERED_SPAN_MIN));
-        relation.span_in_order(keys).is_some_and(|span| span >= span_min && span * row_bytes <= room)
+        // Groups of ranges are complete on their devices, which takes less time than to bring others together.
+        let least = if ranges.is_some() { ORDERED_RANGES_SPAN_MIN } else { ORDERED_SPAN_MIN };
+        let span_min = u128::from(self.options.ordered_span_min.unwrap_or(least));
+        let of_device = |range: &[i128; 2]| range[1].abs_diff(range[0]) + 1;
+        let largest = ranges.and_then(|ranges| ranges.iter().flatten().map(of_device).max());
+        relation.span_in_order(keys).is_some_and(|span| span >= span_min && largest.unwrap_or(span) * row_bytes <= room)
+    }
+
+    /// What the only key spans on each of several devices.
+    fn ranges_of_key(&self, relation: &Relation, keys: &[Expr]) -> Option<Ranges> {
+        let [key] = keys else { return None };
+        (self.devices() > 1).then(|| relation.ranges_of(std::slice::from_ref(key)).pop().flatten()).flatten()
     }
 
     pub(super) fn run_planned(
@@ -274,12 +304,17 @@ impl Query<'_> {
         planned: PlannedGroups,
         estimate: Option<Estimate>,
     ) -> Result<GroupTable> {
-        let PlannedGroups { generated, shape, groups_max, .. } = planned;
+        let PlannedGroups { generated, shape, groups_max, ranges, .. } = planned;
         let room = |device| self.first_room(relation, &generated, &shape, device, estimate);
-        let rooms = (0..self.devices()).map(room).collect();
+        let mut rooms: Vec<GroupRoom> = (0..self.devices()).map(room).collect();
+        if let (true, Some(ranges), Some(bounds)) = (shape.by_range, ranges, shape.packing.single_integer()) {
+            for (room, range) in rooms.iter_mut().zip(ranges.iter()) {
+                *room = room.of_keys(range.map_or([0, 0], |range| range.map(|key| bounds.distance(key))));
+            }
+        }
         let shards = self.run_sink(relation, &generated, GroupsSink { shape: &shape, rooms })?;
         self.note_groups(&shape, &shards);
-        Ok(GroupTable { shape, groups_max, shards })
+        Ok(GroupTable::new(groups_max, shape, shards))
     }
 
     /// The first table.

@@ -4,6 +4,7 @@
 //! (`plan/rewrite/`).
 
 mod aggregate;
+mod borders;
 mod estimate;
 mod grouping_sets;
 mod passes;

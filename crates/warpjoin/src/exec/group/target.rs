@@ -27,6 +27,8 @@ const SLOTS_A_ROW: u64 = 4;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GroupRoom {
     pub slots: u64,
+    /// Packed key of the first slot of a table that is indexed by it.
+    pub first_key: u64,
     /// Slots beyond which more do not help: only longer probes can.
     pub slots_max: u64,
     pub steps_max: u64,
@@ -46,6 +48,7 @@ impl GroupRoom {
         let slots_max = slots_max.max(slots);
         Self {
             slots,
+            first_key: 0,
             slots_max,
             steps_max: STEPS_MAX,
             spill_rows,
@@ -61,6 +64,11 @@ impl GroupRoom {
         let each = (rows / partitions).max(rows / (CHUNKS_A_BLOCK_MAX * self.blocks));
         let chunk_rows = each.min(rows / (CHUNKS_A_BLOCK_MIN * self.blocks)).max(CHUNK_ROWS_MIN);
         Self { chunk_rows, finished_rows, ..self }
+    }
+
+    /// Of a table with a slot for each packed key from the first to the last one.
+    pub(super) fn of_keys(self, [first, last]: [u64; 2]) -> Self {
+        Self { slots: last.saturating_sub(first) + 1, first_key: first, ..self }
     }
 
     /// The same with at least `slots` slots, up to `slots_max`.
@@ -105,7 +113,7 @@ impl DeviceSink for GroupsSink<'_> {
         if self.shape.mode == GroupMode::Global && lane.device == 0 {
             return Ok(None);
         }
-        Ok(Some(GroupShard { rows: lane.stream.alloc(0)?, capacity: 0, finished: None }))
+        Ok(Some(GroupShard { rows: lane.stream.alloc(0)?, capacity: 0, first_key: 0, finished: None }))
     }
 
     fn target<'t>(&'t self, (groups, _): &'t Self::Filling) -> Target<'t> {
@@ -176,7 +184,7 @@ impl GroupTarget {
         let cursor_words = if room.chunk_rows > 0 { PLACES_HEAD + PLACES_EACH * room.blocks } else { room.blocks };
         let finished = (room.finished_rows > 0).then(|| stream.alloc(room.finished_rows * row_bytes)).transpose()?;
         Ok(Self {
-            shard: GroupShard { rows, capacity: cleared_rows, finished: None },
+            shard: GroupShard { rows, capacity: cleared_rows, first_key: room.first_key, finished: None },
             slots: room.slots,
             index,
             index_slots,

@@ -75,7 +75,7 @@ impl Query<'_> {
             return Ok(Filled::Not);
         }
         let shape = Arc::new(shape.clone());
-        let mut rows = Intermediate { columns: vec![], rows_max: build.rows_max, shards: vec![] };
+        let mut rows = Intermediate::new(vec![], build.rows_max, vec![]);
         if self.is_dry() {
             self.compile_pipeline(build, &generated)?;
             let shards = vec![];

@@ -84,12 +84,11 @@ impl Query<'_> {
             return None;
         };
         let ExprKind::Column(column) = key.kind else { return None };
-        let (table, column) = probe.table_column(column)?;
         let bounds = shape.packing.single_integer()?;
         if shape.is_hashed() {
             return None;
         }
-        let of_devices = table.sorted_ranges(column)?;
+        let of_devices = probe.ranges(column)?;
         let (min, max) = (bounds.min, bounds.max);
         // A key word is the value less the lower bound, and 1 more. What is beyond the bounds is no build key.
         let word = |value: i128| u64::try_from(value.clamp(min, max) - min + 1).ok();

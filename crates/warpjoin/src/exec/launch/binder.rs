@@ -64,13 +64,14 @@ impl<'a> Binder<'a> {
                 None => self.source_values(*column),
             },
             Binding::SourceValidity(column) => self.validity(*column),
-            Binding::SourceGroups | Binding::SourceFinished | Binding::SourceFinishedRows => {
+            Binding::SourceGroups | Binding::SourceFirstKey | Binding::SourceFinished | Binding::SourceFinishedRows => {
                 let Source::Groups(groups) = source else {
                     return Err(Error::internal("groups of a table"));
                 };
                 let shard = &groups.shards[self.device];
                 match binding {
                     Binding::SourceGroups => Arg::Buffer(&shard.rows),
+                    Binding::SourceFirstKey => Arg::U64(shard.first_key),
                     Binding::SourceFinished => Arg::or_null(shard.finished.as_ref().map(|finished| &finished.rows)),
                     _ => Arg::U64(shard.finished.as_ref().map_or(0, |finished| finished.count)),
                 }
@@ -205,6 +206,7 @@ impl<'a> Binder<'a> {
         };
         Ok(match part {
             GroupPart::Rows => Arg::Buffer(&target.shard.rows),
+            GroupPart::FirstKey => Arg::U64(target.shard.first_key),
             GroupPart::Capacity => Arg::U64(target.slots),
             GroupPart::Index => Arg::or_null(target.index.as_ref()),
             GroupPart::IndexSlots => Arg::U64(target.index_slots),

@@ -92,7 +92,7 @@ impl AppendedRows {
     pub(in crate::exec) fn finish(mut self) -> Result<Intermediate> {
         self.lane.retire(&mut self.under_way, 0)?;
         let (columns, shard) = (std::mem::take(&mut self.columns), std::mem::take(&mut self.all));
-        Ok(Intermediate { columns, rows_max: self.rows_max, shards: vec![shard] })
+        Ok(Intermediate::new(columns, self.rows_max, vec![shard]))
     }
 
     /// Moves the rows to where there is room for as many as are expected, of which there will be `rows` now.

@@ -24,7 +24,8 @@ const WASTE_BYTES_MAX: u64 = 64 << 20;
 impl Query<'_> {
     /// Runs a relation whose steps put out a row for each into rows that lie as those of its source do.
     pub(in crate::exec) fn run_in_place(&mut self, relation: &Relation) -> Result<Intermediate> {
-        let generated = self.bind(relation, &Sink::InPlace((0..relation.width).collect()))?;
+        let all: Vec<usize> = (0..relation.width).collect();
+        let generated = self.bind(relation, &Sink::InPlace(all.clone()))?;
         let SinkShape::Rows(columns) = &generated.sink else {
             return Err(Error::internal("no rows where rows were asked for"));
         };
@@ -32,14 +33,14 @@ impl Query<'_> {
         if self.is_dry() {
             self.compile_pipeline(relation, &generated)?;
             let shards = (0..self.devices()).map(|_| IntermediateShard::default()).collect();
-            return Ok(Intermediate { columns, rows_max, shards });
+            return Ok(Intermediate::new(columns, rows_max, shards).beside(relation, &all));
         }
         let rows = (0..self.devices()).map(|device| relation.source.shard_rows(device)).collect();
         let shards = self.run_sink(relation, &generated, InPlaceSink { columns: &columns, rows })?;
         if let Some(pipeline) = self.metrics.pipelines.last_mut() {
             pipeline.rows_out = pipeline.rows_in;
         }
-        Ok(Intermediate { columns, rows_max, shards })
+        Ok(Intermediate::new(columns, rows_max, shards).beside(relation, &all))
     }
 
     /// Binds the kernel of `relation` with `sink`. Its text is printed only if it is compiled.
@@ -107,18 +108,22 @@ impl Query<'_> {
                 return Err(Error::internal("no rows where rows were asked for"));
             }
         };
+        let written: &[usize] = match sink {
+            Sink::Materialise(columns) | Sink::Limit { columns, .. } => columns,
+            _ => &[],
+        };
         if self.is_dry() {
             self.compile_pipeline(relation, &generated)?;
             // Nobody looks into the rows of a dry run.
             let shards = (0..self.devices()).map(|_| IntermediateShard::default()).collect();
-            return Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated));
+            return Ok((Intermediate::new(columns, relation.rows_max, shards).beside(relation, written), generated));
         }
         let capacities = (0..self.devices()).map(|device| self.first_capacity(relation, device).min(wanted)).collect();
         let is_counted = vec![false; self.devices()];
         let on_host = self.options.writes_to_host;
         let rows = RowsSink { name, sink, columns: &columns, capacities, is_counted, wanted, on_host };
         let shards = self.run_sink(relation, &generated, rows)?;
-        Ok((Intermediate { columns, rows_max: relation.rows_max, shards }, generated))
+        Ok((Intermediate::new(columns, relation.rows_max, shards).beside(relation, written), generated))
     }
 
     /// Rows that an output gets room for at first.

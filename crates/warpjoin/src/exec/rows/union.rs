@@ -37,7 +37,7 @@ impl Query<'_> {
                 shards.collect::<Result<Vec<_>>>()?
             }
         };
-        Ok(Relation::new(Source::Intermediate(Arc::new(Intermediate { columns, rows_max, shards }))))
+        Ok(Relation::new(Source::Intermediate(Arc::new(Intermediate::new(columns, rows_max, shards)))))
     }
 
     /// The rows of all parts on one device.

@@ -59,7 +59,7 @@ impl Query<'_> {
         if self.is_dry() {
             let rows = self.exchange_by(rows, Owners::Hash)?;
             let columns = outputs(shape).into_iter().map(|output| output.column).collect();
-            return Ok(Intermediate { columns, ..rows });
+            return Ok(Intermediate::new(columns, rows.rows_max, rows.shards));
         }
         let total = rows.rows();
         let rows = if self.are_few(&rows.columns, total) { self.gather(rows)? } else { rows };
@@ -227,7 +227,7 @@ impl Query<'_> {
         }
         self.metrics.launches += launches;
         self.note_sort(&rows, &shards, &shape.word_bits, flights);
-        Ok(Intermediate { columns, rows_max: rows.rows_max, shards })
+        Ok(Intermediate::new(columns, rows.rows_max, shards))
     }
 
     /// Rows that one block sorts by itself.

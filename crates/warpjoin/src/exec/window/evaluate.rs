@@ -85,7 +85,7 @@ impl Query<'_> {
         let mut types: Vec<ColumnType> = shape.columns[words..words + made.width].to_vec();
         types.extend(made.columns.iter().map(|(_, column)| column.clone()));
         if self.is_dry() {
-            return Ok(Intermediate { columns: types, ..rows });
+            return Ok(Intermediate::new(types, rows.rows_max, rows.shards));
         }
         self.options.check_cancelled()?;
         let mut flights = vec![];
@@ -122,7 +122,7 @@ impl Query<'_> {
             flights.push(Some((control, begin, stream.record()?)));
         }
         self.note_window(&types, &shards, made.columns.len(), flights);
-        Ok(Intermediate { columns: types, rows_max: rows.rows_max, shards })
+        Ok(Intermediate::new(types, rows.rows_max, shards))
     }
 
     /// A range of rows in the order in which they lie.

@@ -180,6 +180,7 @@ fn group_shape() -> GroupShape {
     GroupShape {
         mode: GroupMode::Dense,
         front: PreAggregation::None,
+        by_range: false,
         has_finished: false,
         packing: packing(),
         stride_words: 3,
@@ -202,6 +203,7 @@ fn limits() -> GroupLimits {
         table_blocks: 1,
         is_skewed: false,
         is_sorted: false,
+        by_range: false,
         is_scarce: false,
     }
 }
@@ -377,6 +379,7 @@ fn group_shapes_differ_by_each_field() {
         GroupShape {
             mode: GroupMode::Wide,
             front: PreAggregation::Hashed { slots: 64 },
+            by_range: true,
             has_finished: true,
             packing: other_packing(),
             stride_words: 4,
@@ -751,6 +754,7 @@ fn parts_of_aggregates_differ_by_each_field() {
             table_blocks: 2,
             is_skewed: true,
             is_sorted: true,
+            by_range: true,
             is_scarce: true,
         }
     );

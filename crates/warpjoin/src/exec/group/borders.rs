@@ -1,0 +1,110 @@
+//! Groups of keys in the order of which rows lie on the devices: complete where they are made, but for keys that two devices share.
+
+use warpjoin_device::{Launch, Ptr};
+use warpjoin_kernels::common::BLOCK_THREADS;
+use warpjoin_kernels::group::MergeRowParams;
+
+use crate::codegen::regroup;
+use crate::exec::query::Query;
+use crate::exec::relation::{ColumnRanges, GroupTable, are_apart};
+use crate::table::Ranges;
+use crate::{Error, Result};
+
+/// A device whose last key may be the first one of devices behind it.
+#[derive(Debug, PartialEq, Eq)]
+struct Border {
+    key: i128,
+    first: usize,
+    others: Vec<usize>,
+}
+
+impl Query<'_> {
+    /// Makes groups complete where they are; `ranges` of their keys. Whether that can be: otherwise they have to be brought together.
+    pub(super) fn complete_in_place(&mut self, groups: &mut GroupTable, ranges: ColumnRanges) -> Result<bool> {
+        if !ranges.iter().flatten().any(are_apart) {
+            let [Some(range)] = &ranges[..] else { return Ok(false) };
+            if !groups.shape.by_range || !self.reach_all() {
+                return Ok(false);
+            }
+            self.merge_borders(groups, range)?;
+        }
+        groups.ranges = ranges;
+        Ok(true)
+    }
+
+    fn reach_all(&self) -> bool {
+        let devices = self.session.devices();
+        devices.iter().all(|device| devices.iter().all(|peer| device.can_reach(peer)))
+    }
+
+    /// Merges the groups of keys that are on several devices, each on the first of them.
+    fn merge_borders(&mut self, groups: &GroupTable, ranges: &Ranges) -> Result<()> {
+        let kernels = self.compile(&regroup(self.options.hash_bits), "merge_row")?;
+        if self.is_dry() {
+            return Ok(());
+        }
+        let bounds = groups.shape.packing.single_integer().ok_or_else(|| Error::internal("a table by several keys"))?;
+        let mut merges = groups.shape.merges();
+        let merge_count = merges.len() as u64;
+        // A buffer has at least a word.
+        merges.resize(merges.len().max(1), 0);
+        let stride = groups.shape.stride_words as u64;
+        let word_of = |device: usize, key: i128| {
+            let shard = &groups.shards[device];
+            let row = u64::try_from(key - bounds.min).ok()?.checked_sub(shard.first_key)?;
+            (row < shard.capacity).then(|| Ptr::at(&shard.rows, row * stride))
+        };
+        for Border { key, first, others } in borders(ranges) {
+            let stream = self.streams[first].clone();
+            let uploaded = stream.upload(bytemuck::cast_slice(&merges))?;
+            for other in others {
+                // Keys beyond the bounds of the plan are those of no row.
+                if let (Some(to), Some(from)) = (word_of(first, key), word_of(other, key)) {
+                    let params = MergeRowParams { from, to, merges: Ptr::of(&uploaded), merge_count };
+                    let block_threads = stream.device().info().block_threads(BLOCK_THREADS);
+                    let launch = Launch { blocks: 1, block_threads, shared_bytes: 0 };
+                    self.launch(first, &kernels[first], launch, &params)?;
+                    // What reads or frees the other table comes behind.
+                    self.streams[other].wait(&stream.record()?)?;
+                }
+            }
+            self.kept.push(uploaded);
+        }
+        Ok(())
+    }
+}
+
+/// The keys that are last on one device and first on others.
+fn borders(ranges: &Ranges) -> Vec<Border> {
+    let mut borders: Vec<Border> = vec![];
+    let mut before: Option<(usize, i128)> = None;
+    for (device, range) in ranges.iter().enumerate() {
+        let Some([first_key, last_key]) = *range else { continue };
+        if let Some((holder, key)) = before.filter(|(_, key)| *key == first_key) {
+            match borders.last_mut().filter(|border| border.key == key) {
+                Some(border) => border.others.push(device),
+                None => borders.push(Border { key, first: holder, others: vec![device] }),
+            }
+        }
+        before = Some((device, last_key));
+    }
+    borders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_goes_to_the_first_device_that_has_it() {
+        let border = |key, first, others: &[usize]| Border { key, first, others: others.to_vec() };
+        for (ranges, expected) in [
+            (vec![Some([0, 3]), Some([4, 9]), Some([10, 11])], vec![]),
+            (vec![Some([0, 4]), Some([4, 9]), None, Some([9, 11])], vec![border(4, 0, &[1]), border(9, 1, &[3])]),
+            (vec![None, Some([0, 4]), Some([4, 4]), Some([4, 5])], vec![border(4, 1, &[2, 3])]),
+            (vec![Some([4, 4]), Some([4, 4]), Some([4, 4]), Some([4, 4])], vec![border(4, 0, &[1, 2, 3])]),
+        ] {
+            assert_eq!(borders(&ranges.into()), expected);
+        }
+    }
+}

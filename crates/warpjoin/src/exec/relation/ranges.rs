@@ -1,0 +1,61 @@
+//! What columns of rows span on each device, where their rows lie as those of a table in the order of the column.
+
+use super::{Intermediate, IntermediateShard, Relation, Source};
+use crate::codegen::Step;
+use crate::column::ColumnType;
+use crate::expr::{Expr, ExprKind};
+use crate::table::Ranges;
+
+/// Of each column; nothing is known of those behind the last one.
+pub(crate) type ColumnRanges = Vec<Option<Ranges>>;
+
+impl Relation {
+    /// What a column spans on each device, at most; none of its values is null. `None` if that is not known.
+    pub(crate) fn ranges(&self, mut column: usize) -> Option<Ranges> {
+        for step in self.steps.iter().rev() {
+            column = match step {
+                Step::Filter(_) => column,
+                Step::Project(exprs) => column_of(exprs.get(column)?)?,
+                // Columns of the build side come first, where there are any.
+                Step::Probe(probe) => probe.output.get(column)?.checked_sub(probe.payload_of.len())?,
+                Step::Fetch(_) => return None,
+            };
+        }
+        match &self.source {
+            Source::Table(table, projection) => table.sorted_ranges(*projection.get(column)?),
+            Source::Intermediate(rows) => rows.ranges.get(column)?.clone(),
+            Source::Groups(groups) => groups.ranges.get(column)?.clone(),
+            Source::Matches(..) | Source::Partitioned(_) | Source::Slice(_) => None,
+        }
+    }
+
+    /// The same of expressions.
+    pub(crate) fn ranges_of(&self, exprs: &[Expr]) -> ColumnRanges {
+        exprs.iter().map(|expr| column_of(expr).and_then(|column| self.ranges(column))).collect()
+    }
+}
+
+impl Intermediate {
+    /// Rows of whose columns nothing is known but their types.
+    pub(crate) fn new(columns: Vec<ColumnType>, rows_max: u64, shards: Vec<IntermediateShard>) -> Self {
+        Self { columns, rows_max, shards, ranges: vec![] }
+    }
+
+    /// Rows that lie where those of a relation do, with these of its columns.
+    pub(crate) fn beside(self, relation: &Relation, columns: &[usize]) -> Self {
+        if self.shards.len() < 2 {
+            return self;
+        }
+        Self { ranges: columns.iter().map(|&column| relation.ranges(column)).collect(), ..self }
+    }
+}
+
+/// Whether no value is on two devices.
+pub(crate) fn are_apart(ranges: &Ranges) -> bool {
+    let spans: Vec<[i128; 2]> = ranges.iter().flatten().copied().collect();
+    spans.windows(2).all(|pair| pair[0][1] < pair[1][0])
+}
+
+fn column_of(expr: &Expr) -> Option<usize> {
+    if let ExprKind::Column(column) = expr.kind { Some(column) } else { None }
+}

@@ -1,0 +1,128 @@
+//! Group-bys of tables that lie in the order of a key: groups are complete on their device, but for keys that two devices share.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use warpjoin::plan::AggregateFunction;
+use warpjoin::{CodeTier, DeviceThreads, ExecOptions, GroupBy, QueryOutput, Session, Table, TableBuilder};
+use warpjoin_device::{SimOptions, open_simulated};
+
+const ROWS: i64 = 3000;
+
+/// How keys come: name, key of a row, whether no key lies on two devices.
+type Keys = (&'static str, fn(i64) -> i64, bool);
+
+const KEYS: [Keys; 5] = [
+    ("seven rows each", |row| 1000 + row / 7 * 3, false),
+    ("one row each", |row| row * 2 - 500, true),
+    // Devices have multiples of 64 rows.
+    ("64 rows each", |row| row / 64, true),
+    ("one has half of the rows", |row| if row < 1400 { row } else { 1400 + (row - 1400) / 1500 }, false),
+    ("all the same", |_| 7, false),
+];
+
+fn session(devices: usize) -> Arc<Session> {
+    Session::new(open_simulated(&SimOptions { devices, ..SimOptions::default() }).unwrap()).unwrap()
+}
+
+fn table(session: &Arc<Session>, key: fn(i64) -> i64) -> Arc<Table> {
+    let rows = 0..ROWS;
+    let keys: ArrayRef = Arc::new(rows.clone().map(key).collect::<Int64Array>());
+    let few: ArrayRef = Arc::new(rows.clone().map(|row| (row * 13 % 5) as i32).collect::<Int32Array>());
+    let number = |row: i64| (row % 11 != 0).then_some((row * 31 % 1000) as i32 - 500);
+    let numbers: ArrayRef = Arc::new(rows.clone().map(number).collect::<Int32Array>());
+    let wide = rows.clone().map(|row| i128::from(i64::MAX) * i128::from(row % 17 - 8));
+    let wide: ArrayRef = Arc::new(wide.collect::<Decimal128Array>().with_precision_and_scale(30, 2).unwrap());
+    let floats: ArrayRef = Arc::new(rows.map(|row| (row * 7 % 64) as f64 / 4.0).collect::<Float64Array>());
+    let columns = [("key", keys), ("few", few), ("number", numbers), ("wide", wide), ("float", floats)];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut builder = TableBuilder::new(session.device_set(), batch.schema());
+    builder.push(&batch).unwrap();
+    Arc::new(builder.finish().unwrap())
+}
+
+fn grouped(session: &Arc<Session>, keys: &[&str], key: fn(i64) -> i64, options: &ExecOptions) -> QueryOutput {
+    let mut groups = GroupBy::new(table(session, key)).options(options.clone());
+    for key in keys {
+        groups = groups.key(key).unwrap();
+    }
+    groups = groups.aggregate(AggregateFunction::Count, None).unwrap();
+    for (function, column) in [
+        (AggregateFunction::Count, "number"),
+        (AggregateFunction::Sum, "number"),
+        (AggregateFunction::Min, "number"),
+        (AggregateFunction::Max, "float"),
+        (AggregateFunction::Sum, "wide"),
+        (AggregateFunction::Min, "few"),
+        (AggregateFunction::Sum, "float"),
+        (AggregateFunction::Avg, "float"),
+        (AggregateFunction::BitAnd, "number"),
+        (AggregateFunction::BitXor, "number"),
+    ] {
+        groups = groups.aggregate(function, Some(column)).unwrap();
+    }
+    groups.run(session).unwrap()
+}
+
+fn rows_of(output: &QueryOutput) -> Vec<String> {
+    let mut rows = vec![];
+    for batch in &output.batches {
+        let options = FormatOptions::default().with_null("null");
+        let columns: Vec<_> =
+            batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options).unwrap()).collect();
+        let row = |row| columns.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>().join(",");
+        rows.extend((0..batch.num_rows()).map(row));
+    }
+    rows.sort_unstable();
+    rows
+}
+
+fn is_exchanged(output: &QueryOutput) -> bool {
+    output.metrics.pipelines.iter().any(|pipeline| pipeline.name.ends_with("Exchange"))
+}
+
+#[test]
+fn groups_in_the_order_of_the_key_equal_those_on_one_device() {
+    let alone = session(1);
+    for devices in [2, 3, 5, 8] {
+        let session = session(devices);
+        for (number, (name, key, is_apart)) in KEYS.into_iter().enumerate() {
+            for (keys, span_min, code_tier) in [
+                (&["key"][..], Some(1), CodeTier::Compiled),
+                (&["key"], Some(1), CodeTier::Interpreted),
+                (&["key"], None, CodeTier::Compiled),
+                (&["few", "key"], None, CodeTier::Compiled),
+            ] {
+                let options = ExecOptions {
+                    few_rows: Some(0),
+                    ordered_span_min: span_min,
+                    code_tier,
+                    device_threads: [DeviceThreads::One(number as u64), DeviceThreads::Each][number % 2],
+                    ..ExecOptions::default()
+                };
+                let output = grouped(&session, keys, key, &options);
+                let what = format!("{keys:?}, {name}, {devices} devices, spans from {span_min:?}, {code_tier:?}");
+                assert_eq!(rows_of(&output), rows_of(&grouped(&alone, keys, key, &options)), "{what}");
+                // Keys of few bits have a row each in any case.
+                if is_apart || keys.len() == 1 {
+                    let names: Vec<_> = output.metrics.pipelines.iter().map(|pipeline| &pipeline.name).collect();
+                    assert!(!is_exchanged(&output), "{what}: {names:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Without a table by key, groups of keys that two devices share are brought together.
+#[test]
+fn groups_of_shared_keys_in_hash_tables_are_exchanged() {
+    let session = session(3);
+    let spread = |row: i64| row / 7 * 1_000_003;
+    let options = ExecOptions { few_rows: Some(0), ..ExecOptions::default() };
+    let output = grouped(&session, &["key"], spread, &options);
+    assert!(is_exchanged(&output));
+    assert_eq!(rows_of(&output), rows_of(&grouped(&self::session(1), &["key"], spread, &options)));
+}
