@@ -262,6 +262,12 @@ pub trait HostFunction: Any + fmt::Debug + fmt::Display + Send + Sync {
         None
     }
 
+    /// How many of the first characters of its only operand, a string, [`Self::evaluate`] depends on; `None`: on all of them, or
+    /// nobody knows. Then it is evaluated once for all strings that begin alike.
+    fn prefix_chars(&self) -> Option<usize> {
+        None
+    }
+
     /// The function with the values that its parameters have now; `None` if it has none.
     fn bound(&self) -> Option<Arc<dyn HostFunction>> {
         None

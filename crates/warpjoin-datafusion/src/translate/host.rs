@@ -77,6 +77,11 @@ impl HostFunction for HostExpr {
         if is_of_text && self.data_type == DataType::Boolean { test_of(&self.expr) } else { None }
     }
 
+    fn prefix_chars(&self) -> Option<usize> {
+        let is_of_text = matches!(&self.input.fields()[..], [only] if is_text(only.data_type()));
+        if is_of_text && self.is_fixed { prefix_chars_read(&self.expr) } else { None }
+    }
+
     fn bound(&self) -> Option<Arc<dyn HostFunction>> {
         let expr = with_values(&self.expr)?;
         let (input, data_type) = (Arc::clone(&self.input), self.data_type.clone());
@@ -191,6 +196,26 @@ fn prefix_chars(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     usize::try_from(integer(chars)?).ok()
 }
 
+/// How many of the first characters of the string `expr` depends on; `None`: on all of them, or that is not known.
+fn prefix_chars_read(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+    if expr.is::<Column>() {
+        return None;
+    }
+    if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>().filter(|call| is_datafusions(call.fun()))
+        && let ("substr", [string, from, chars]) = (call.name(), call.args())
+        && is_string_itself(string)
+    {
+        // Places before the first character are counted, too.
+        let (from, chars) = (integer(from)?, usize::try_from(integer(chars)?).ok()?);
+        return usize::try_from(from.checked_sub(1)?).ok()?.checked_add(chars);
+    }
+    if let Some(chars) = prefix_chars(expr) {
+        return Some(chars);
+    }
+    let parts = expr.children().into_iter().map(prefix_chars_read);
+    parts.collect::<Option<Vec<_>>>().map(|parts| parts.into_iter().max().unwrap_or(0))
+}
+
 fn integer(expr: &Arc<dyn PhysicalExpr>) -> Option<i64> {
     match expr.downcast_ref::<Literal>()?.value() {
         ScalarValue::Int64(value) => *value,
@@ -276,6 +301,39 @@ mod tests {
                     values.as_string::<i32>().iter().map(|text| text.map(|text| holds(&test, text))).collect();
                 assert_eq!(found, expected.as_boolean().iter().collect::<Vec<_>>(), "{value}: {test:?}");
             }
+        }
+    }
+
+    #[test]
+    fn functions_of_the_first_characters_are_recognized() {
+        let schema = Schema::new(vec![Field::new("value", DataType::Utf8, true)]);
+        let column = || Arc::new(Column::new("value", 0)) as Arc<dyn PhysicalExpr>;
+        let literal = |value: ScalarValue| Arc::new(Literal::new(value)) as Arc<dyn PhysicalExpr>;
+        let number = |value: i64| literal(ScalarValue::Int64(Some(value)));
+        let call = |name: &str, arguments: Vec<Arc<dyn PhysicalExpr>>| {
+            let function = datafusion::functions::all_default_functions().into_iter().find(|it| it.name() == name);
+            let options = Arc::new(datafusion::config::ConfigOptions::new());
+            let call = ScalarFunctionExpr::try_new(function.unwrap(), arguments, &schema, options).unwrap();
+            Arc::new(call) as Arc<dyn PhysicalExpr>
+        };
+        let substr = |from, chars| call("substr", vec![column(), number(from), number(chars)]);
+        let both = |op, left, right| Arc::new(BinaryExpr::new(left, op, right)) as Arc<dyn PhysicalExpr>;
+        let cast: Arc<dyn PhysicalExpr> = Arc::new(CastExpr::new(substr(1, 4), DataType::Int32, None));
+        for (expr, expected) in [
+            (substr(1, 2), Some(2)),
+            (substr(3, 2), Some(4)),
+            (substr(0, 3), None),
+            (substr(1, -1), None),
+            (call("left", vec![column(), number(3)]), Some(3)),
+            (call("left", vec![column(), number(-3)]), None),
+            (call("upper", vec![substr(2, 3)]), Some(4)),
+            (both(Operator::StringConcat, substr(1, 2), call("left", vec![column(), number(5)])), Some(5)),
+            (both(Operator::StringConcat, substr(1, 2), column()), None),
+            (call("substr", vec![column(), number(2)]), None),
+            (both(Operator::Eq, substr(1, 2), literal("13".into())), Some(2)),
+            (cast, Some(4)),
+        ] {
+            assert_eq!(prefix_chars_read(&expr), expected, "{expr}");
         }
     }
 

@@ -4,6 +4,7 @@
 //! Owns how the host evaluates functions and remembers results. Must not know the code that reads them.
 
 mod lookup;
+mod prefixes;
 mod remembered;
 mod tabulation;
 
