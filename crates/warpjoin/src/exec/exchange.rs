@@ -101,14 +101,17 @@ struct Run {
 
 impl Query<'_> {
     /// What is enqueued from now on, on any device, comes after what was enqueued before on all of them. The host does not wait.
-    pub(super) fn meet(&self) -> Result<()> {
+    /// Gives an event of each device behind what was enqueued there before.
+    pub(super) fn meet(&self) -> Result<Vec<Event>> {
         let _span = span(|| "meet");
         let reached = self.record_events()?;
-        for (device, stream) in self.streams.iter().enumerate() {
-            let others = reached.iter().enumerate().filter(|(peer, _)| *peer != device);
-            others.into_iter().try_for_each(|(_, event)| stream.wait(event))?;
+        // The first device waits for all others, and these for it: calls of the driver are dear.
+        if let ([first, others @ ..], [own, of_others @ ..]) = (&self.streams[..], &reached[..]) {
+            of_others.iter().try_for_each(|event| first.wait(event))?;
+            let met = if others.len() > 1 { first.record()? } else { own.clone() };
+            others.iter().try_for_each(|other| other.wait(&met))?;
         }
-        Ok(())
+        Ok(reached)
     }
 
     /// Whether so few rows of several devices are better off on one.
@@ -171,9 +174,8 @@ impl Query<'_> {
             shards.push(IntermediateShard { rows: total, ..allocate(stream, &rows.columns, total)? });
         }
         let waits = self.waits();
-        let begun = self.record_events()?;
         // The rows are written, and there is room for them.
-        self.meet()?;
+        let begun = self.meet()?;
         let parts = Part::all(&rows.columns);
         let reaches =
             |device: usize, target: usize| self.streams[device].device().can_reach(self.streams[target].device());
@@ -206,9 +208,9 @@ impl Query<'_> {
             self.copy_by_kernel((device, &kernels[device]), shard, &by_kernel[device], to)?;
         }
         // The sources may go once they are read, which other devices do.
-        self.meet()?;
+        let ended = self.meet()?;
         waits.leave();
-        self.note_exchange(rows, &shards, name, sent_bytes, begun)?;
+        self.note_exchange(rows, &shards, name, sent_bytes, (begun, ended));
         Ok(shards)
     }
 
@@ -261,9 +263,8 @@ impl Query<'_> {
             shards.push(IntermediateShard { rows: total, ..allocate(stream, &rows.columns, total)? });
         }
         let waits = self.waits();
-        let begun = self.record_events()?;
         // There is room at the owners.
-        self.meet()?;
+        let begun = self.meet()?;
         let mut sent_bytes = 0;
         for (device, shard) in rows.shards.iter().enumerate() {
             if let Some(launch) = &counted.launches[device] {
@@ -271,9 +272,9 @@ impl Query<'_> {
             }
         }
         // Whoever reads the rows comes after those that sent them.
-        self.meet()?;
+        let ended = self.meet()?;
         waits.leave();
-        self.note_exchange(rows, &shards, "Exchange", sent_bytes, begun)?;
+        self.note_exchange(rows, &shards, "Exchange", sent_bytes, (begun, ended));
         Ok(shards)
     }
 
@@ -363,10 +364,10 @@ impl Query<'_> {
         shards: &[IntermediateShard],
         name: &str,
         sent_bytes: u64,
-        begun: Vec<Event>,
-    ) -> Result<()> {
+        (begun, ended): (Vec<Event>, Vec<Event>),
+    ) {
         self.metrics.exchanged_bytes += sent_bytes;
-        let spans = begun.into_iter().zip(self.record_events()?).collect();
+        let spans = begun.into_iter().zip(ended).collect();
         self.pending.push(Pending::timed(self.metrics.pipelines.len(), spans));
         self.metrics.pipelines.push(PipelineMetrics {
             name: format!("Rows[{}] -> {name}", rows.columns.len()),
@@ -375,7 +376,6 @@ impl Query<'_> {
             read_bytes: sent_bytes,
             ..PipelineMetrics::default()
         });
-        Ok(())
     }
 }
 
