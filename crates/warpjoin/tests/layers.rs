@@ -61,7 +61,7 @@ const WARPJOIN: Layers = &[
 ];
 
 const WARPJOIN_DEVICE: Layers = &[
-    &["error", "race", "sync", "lib"],
+    &["error", "race", "sync", "trace", "lib"],
     &["cancellation"],
     &["backend", "device", "event", "kernel", "memory", "modules", "stream"],
     &["cache", "faults"],

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use warpjoin_device::{Cause, Stream};
 
+use super::borders::merge_borders;
 use super::estimate::{Estimate, PartitionedGroups};
 use super::target::{GroupRoom, GroupsSink};
-use crate::codegen::{Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step};
+use crate::codegen::{
+    Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step, regroup,
+};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::launch_shape;
 use crate::exec::query::Query;
-use crate::exec::relation::{GroupShard, GroupTable, PartitionChoice, Relation, Source};
+use crate::exec::relation::{ColumnRanges, GroupShard, GroupTable, PartitionChoice, Relation, Source, are_apart};
 use crate::expr::Expr;
 use crate::plan::{AggregateCall, Plan, State, Term};
 use crate::table::Ranges;
@@ -105,6 +108,28 @@ impl Query<'_> {
             groups.keep_row_of(home);
         }
         Ok(groups)
+    }
+
+    /// Makes groups complete where they are; `ranges` of their keys. Whether that can be: otherwise they have to be brought together.
+    fn complete_in_place(&mut self, groups: &mut GroupTable, ranges: ColumnRanges) -> Result<bool> {
+        if !ranges.iter().flatten().any(are_apart) {
+            let ([Some(range)], true) = (&ranges[..], groups.shape.by_range && self.reach_all()) else {
+                return Ok(false);
+            };
+            let kernels = self.compile(&regroup(self.options.hash_bits), "merge_row")?;
+            if !self.is_dry() {
+                let (launches, kept) = merge_borders(groups, range, &self.streams, &kernels)?;
+                self.metrics.launches += launches;
+                self.kept.extend(kept);
+            }
+        }
+        groups.ranges = ranges;
+        Ok(true)
+    }
+
+    fn reach_all(&self) -> bool {
+        let devices = self.session.devices();
+        devices.iter().all(|device| devices.iter().all(|peer| device.can_reach(peer)))
     }
 
     /// Brings the partial groups together, few on one device, others each on the device that owns it, and merges them there.

@@ -1,12 +1,12 @@
-//! Groups of keys in the order of which rows lie on the devices: complete where they are made, but for keys that two devices share.
+//! Groups of a key that rows lie in the order of: complete on their device, but for keys at the border of two.
+//!
+//! Must not know who made the groups.
 
-use warpjoin_device::{Launch, Ptr};
+use warpjoin_device::{Buffer, Kernel, Launch, Ptr, Stream};
 use warpjoin_kernels::common::BLOCK_THREADS;
 use warpjoin_kernels::group::MergeRowParams;
 
-use crate::codegen::regroup;
-use crate::exec::query::Query;
-use crate::exec::relation::{ColumnRanges, GroupTable, are_apart};
+use crate::exec::relation::GroupTable;
 use crate::table::Ranges;
 use crate::{Error, Result};
 
@@ -18,60 +18,43 @@ struct Border {
     others: Vec<usize>,
 }
 
-impl Query<'_> {
-    /// Makes groups complete where they are; `ranges` of their keys. Whether that can be: otherwise they have to be brought together.
-    pub(super) fn complete_in_place(&mut self, groups: &mut GroupTable, ranges: ColumnRanges) -> Result<bool> {
-        if !ranges.iter().flatten().any(are_apart) {
-            let [Some(range)] = &ranges[..] else { return Ok(false) };
-            if !groups.shape.by_range || !self.reach_all() {
-                return Ok(false);
+/// Merges the groups of keys that are on several devices, each on the first of them, with a kernel of each device. The launches,
+/// and what they read.
+pub(super) fn merge_borders(
+    groups: &GroupTable,
+    ranges: &Ranges,
+    streams: &[Stream],
+    kernels: &[Kernel],
+) -> Result<(u64, Vec<Buffer>)> {
+    let bounds = groups.shape.packing.single_integer().ok_or_else(|| Error::internal("a table by several keys"))?;
+    let mut merges = groups.shape.merges();
+    let merge_count = merges.len() as u64;
+    // A buffer has at least a word.
+    merges.resize(merges.len().max(1), 0);
+    let stride = groups.shape.stride_words as u64;
+    let row_of = |device: usize, key: i128| {
+        let shard = &groups.shards[device];
+        let row = u64::try_from(key - bounds.min).ok()?.checked_sub(shard.first_key)?;
+        (row < shard.capacity).then(|| Ptr::at(&shard.rows, row * stride))
+    };
+    let (mut launches, mut kept) = (0, vec![]);
+    for Border { key, first, others } in borders(ranges) {
+        let stream = &streams[first];
+        let uploaded = stream.upload(bytemuck::cast_slice(&merges))?;
+        for other in others {
+            // Keys beyond the bounds of the plan are those of no row.
+            if let (Some(to), Some(from)) = (row_of(first, key), row_of(other, key)) {
+                let params = MergeRowParams { from, to, merges: Ptr::of(&uploaded), merge_count };
+                let block_threads = stream.device().info().block_threads(BLOCK_THREADS);
+                stream.launch(&kernels[first], Launch { blocks: 1, block_threads, shared_bytes: 0 }, &params)?;
+                launches += 1;
+                // What reads or frees the other table comes behind.
+                streams[other].wait(&stream.record()?)?;
             }
-            self.merge_borders(groups, range)?;
         }
-        groups.ranges = ranges;
-        Ok(true)
+        kept.push(uploaded);
     }
-
-    fn reach_all(&self) -> bool {
-        let devices = self.session.devices();
-        devices.iter().all(|device| devices.iter().all(|peer| device.can_reach(peer)))
-    }
-
-    /// Merges the groups of keys that are on several devices, each on the first of them.
-    fn merge_borders(&mut self, groups: &GroupTable, ranges: &Ranges) -> Result<()> {
-        let kernels = self.compile(&regroup(self.options.hash_bits), "merge_row")?;
-        if self.is_dry() {
-            return Ok(());
-        }
-        let bounds = groups.shape.packing.single_integer().ok_or_else(|| Error::internal("a table by several keys"))?;
-        let mut merges = groups.shape.merges();
-        let merge_count = merges.len() as u64;
-        // A buffer has at least a word.
-        merges.resize(merges.len().max(1), 0);
-        let stride = groups.shape.stride_words as u64;
-        let word_of = |device: usize, key: i128| {
-            let shard = &groups.shards[device];
-            let row = u64::try_from(key - bounds.min).ok()?.checked_sub(shard.first_key)?;
-            (row < shard.capacity).then(|| Ptr::at(&shard.rows, row * stride))
-        };
-        for Border { key, first, others } in borders(ranges) {
-            let stream = self.streams[first].clone();
-            let uploaded = stream.upload(bytemuck::cast_slice(&merges))?;
-            for other in others {
-                // Keys beyond the bounds of the plan are those of no row.
-                if let (Some(to), Some(from)) = (word_of(first, key), word_of(other, key)) {
-                    let params = MergeRowParams { from, to, merges: Ptr::of(&uploaded), merge_count };
-                    let block_threads = stream.device().info().block_threads(BLOCK_THREADS);
-                    let launch = Launch { blocks: 1, block_threads, shared_bytes: 0 };
-                    self.launch(first, &kernels[first], launch, &params)?;
-                    // What reads or frees the other table comes behind.
-                    self.streams[other].wait(&stream.record()?)?;
-                }
-            }
-            self.kept.push(uploaded);
-        }
-        Ok(())
-    }
+    Ok((launches, kept))
 }
 
 /// The keys that are last on one device and first on others.
