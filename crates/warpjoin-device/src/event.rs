@@ -3,7 +3,7 @@
 //! Must not know which kind of device records it.
 
 use crate::backend::Handle;
-use crate::{Result, Stream};
+use crate::{Result, Stream, span};
 
 /// A point in the work of a stream, with the device time at which it was reached.
 #[derive(Clone)]
@@ -31,6 +31,7 @@ impl Event {
     /// # Errors
     /// When one of them has not been reached.
     pub fn elapsed_ns(&self, earlier: &Event) -> Result<u64> {
+        let _span = span(|| "elapsed");
         self.stream.backend().elapsed_ns(&earlier.handle, &self.handle)
     }
 }

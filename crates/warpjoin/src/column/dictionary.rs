@@ -7,6 +7,7 @@ use std::any::{Any, TypeId};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use arrow::array::{
@@ -19,7 +20,7 @@ use rayon::prelude::*;
 use super::{bits, types};
 use crate::{Error, Reason, Result};
 pub(super) use interner::{Interner, Seed};
-use interner::{array_of, bytes_at, views_of};
+use interner::{array_of, bytes_at, views_of, visit_bytes};
 use merge::MergedStrings;
 
 /// Distinct strings of a column (n x 1, no nulls); a code is a position among them.
@@ -165,6 +166,14 @@ impl Dictionary {
     pub fn bytes(&self, code: u32) -> Option<&[u8]> {
         let code = code as usize;
         if code < self.len() { bytes_at(&self.stored, code) } else { None }
+    }
+
+    /// Visits the bytes of some values, each with its place among them; `None` when `visit` gives that, or there are not as many.
+    pub(crate) fn visit(&self, codes: Range<usize>, visit: &mut impl FnMut(usize, &[u8]) -> Option<()>) -> Option<()> {
+        if codes.end > self.len() {
+            return None;
+        }
+        visit_bytes(&self.stored, codes, visit)
     }
 
     /// The code in `to` of every code of `from`; `None` where `to` lacks the value. The two may be

@@ -33,6 +33,10 @@ struct Prefix {
 impl Prefix {
     /// `None`: it is too long.
     fn of(text: &[u8], chars: usize, is_ascii: bool) -> Option<Self> {
+        if let (true, Some(first)) = (is_ascii, text.first_chunk()) {
+            let word = u64::from_le_bytes(*first) & u64::MAX.checked_shr(64 - 8 * chars as u32).unwrap_or(0);
+            return Some(Self { word, bytes: chars as u8 });
+        }
         let bytes = if is_ascii { chars.min(text.len()) } else { bytes_of_chars(text, chars) };
         let mut first = [0; PREFIX_BYTES_MAX];
         first.get_mut(..bytes)?.copy_from_slice(&text[..bytes]);
@@ -63,14 +67,15 @@ impl Piece {
     fn of(dictionary: &Dictionary, codes: std::ops::Range<usize>, chars: usize, is_ascii: bool) -> Option<Self> {
         let mut slots = vec![0u16; 1 << SLOT_BITS];
         let mut piece = Self { numbers: Vec::with_capacity(codes.len()), prefixes: vec![] };
-        for code in codes {
-            let prefix = Prefix::of(dictionary.bytes(code as u32)?, chars, is_ascii)?;
+        let first = codes.start;
+        let mut add = |at: usize, text: &[u8]| {
+            let prefix = Prefix::of(text, chars, is_ascii)?;
             let mut slot = prefix.slot();
             let number = loop {
                 match slots[slot] {
                     0 if piece.prefixes.len() == PREFIXES_MAX => return None,
                     0 => {
-                        piece.prefixes.push((prefix, code as u32));
+                        piece.prefixes.push((prefix, (first + at) as u32));
                         slots[slot] = piece.prefixes.len() as u16;
                         break slots[slot] - 1;
                     }
@@ -79,7 +84,9 @@ impl Piece {
                 }
             };
             piece.numbers.push(number);
-        }
+            Some(())
+        };
+        dictionary.visit(codes, &mut add)?;
         Some(piece)
     }
 }
@@ -116,6 +123,7 @@ pub(super) fn encoded_by_prefix(
     if firsts.len() > PREFIXES_MAX {
         return Ok(None);
     }
+    log::debug!("{} strings begin with {} prefixes", dictionary.len(), firsts.len());
     let strings = dictionary.take(&UInt32Array::from(firsts))?;
     let of_null = strings.len();
     let few = evaluate(if has_null { with_null(&strings)? } else { strings })?;
@@ -131,9 +139,12 @@ fn expand(few: EncodedColumn, pieces: &[Piece], numbers: &[Vec<usize>], of_null:
     let mut values = vec![0u8; rows * width];
     if width > 0 {
         let of_strings = values[..strings * width].par_chunks_mut(PIECE * width);
-        of_strings.enumerate().for_each(|(piece, values)| {
-            for (value, row) in values.chunks_exact_mut(width).zip(rows_of(piece)) {
-                value.copy_from_slice(&few.values[row * width..][..width]);
+        of_strings.enumerate().for_each(|(piece, values)| match width {
+            1 => values.iter_mut().zip(rows_of(piece)).for_each(|(value, row)| *value = few.values[row]),
+            _ => {
+                for (value, row) in values.chunks_exact_mut(width).zip(rows_of(piece)) {
+                    value.copy_from_slice(&few.values[row * width..][..width]);
+                }
             }
         });
         if let Some(row) = of_null {

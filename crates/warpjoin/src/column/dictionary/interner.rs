@@ -104,6 +104,26 @@ pub(crate) fn bytes_at(array: &ArrayRef, row: usize) -> Option<&[u8]> {
     })
 }
 
+/// Visits the bytes of some rows of an array of a string type, each with its place among them.
+pub(in crate::column) fn visit_bytes(
+    array: &ArrayRef,
+    rows: std::ops::Range<usize>,
+    visit: &mut impl FnMut(usize, &[u8]) -> Option<()>,
+) -> Option<()> {
+    let first = rows.start;
+    match array.data_type() {
+        DataType::LargeBinary => {
+            let array = array.as_binary::<i64>();
+            rows.into_iter().try_for_each(|row| visit(row - first, array.value(row)))
+        }
+        DataType::Utf8View => {
+            let array = array.as_string_view();
+            rows.into_iter().try_for_each(|row| visit(row - first, array.value(row).as_bytes()))
+        }
+        _ => rows.into_iter().try_for_each(|row| visit(row - first, bytes_at(array, row)?)),
+    }
+}
+
 impl Default for Interner {
     fn default() -> Self {
         Self::new(Seed::default())
