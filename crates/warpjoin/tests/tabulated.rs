@@ -95,3 +95,68 @@ fn too_many_combinations_are_declined() {
     let error = run(&session, &plan, &[], &ExecOptions::default()).unwrap_err();
     assert!(matches!(error, Error::Unsupported(Reason::Expression(_))), "{error}");
 }
+
+/// Whether the length of a string, in digits, is a multiple of three.
+#[derive(Debug)]
+struct Thirds;
+
+impl fmt::Display for Thirds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("thirds")
+    }
+}
+
+impl HostFunction for Thirds {
+    fn evaluate(&self, operands: &[ArrayRef]) -> Result<ArrayRef, ArrowError> {
+        let texts = operands[0].as_string::<i32>().iter();
+        Ok(Arc::new(texts.map(|text| text.map(|text| text.len() % 3 == 0)).collect::<BooleanArray>()))
+    }
+
+    fn is_same(&self, other: &dyn HostFunction) -> bool {
+        (other as &dyn std::any::Any).is::<Self>()
+    }
+
+    fn data_type(&self) -> DataType {
+        DataType::Boolean
+    }
+}
+
+/// A byte for each of many strings is brought to the devices once, and gives way to what needs the memory.
+#[test]
+fn results_of_many_strings_stay_on_the_devices() {
+    const STRINGS: usize = 70_000;
+    const MEMORY_BYTES: u64 = 64 << 20;
+    let rows: Vec<Option<String>> = (0..STRINGS).map(|row| Some((row * 7).to_string())).collect();
+    let expected = rows.iter().flatten().filter(|text| text.len() % 3 == 0).count();
+    for devices in [1, 3] {
+        let options = warpjoin_device::SimOptions { devices, memory_bytes: MEMORY_BYTES, ..Default::default() };
+        let session = warpjoin::Session::new(warpjoin_device::open_simulated(&options).unwrap()).unwrap();
+        let table = table(&session, &rows, &DataType::Utf8);
+        let used = || session.devices().iter().map(|device| device.memory().used_bytes()).collect::<Vec<_>>();
+        let uploaded = |remembers_results: bool| {
+            let operands = vec![Expr::column(1, DataType::Utf8, true)];
+            let kind = ExprKind::Tabulated { operands, function: Arc::new(Thirds) };
+            let predicate = Expr { kind, data_type: DataType::Boolean, nullable: true };
+            let plan =
+                Plan { kind: PlanKind::Filter { input: Box::new(scan(&table)), predicate }, schema: table.schema() };
+            let options = ExecOptions { remembers_results, ..ExecOptions::default() };
+            let output = run(&session, &plan, &[], &options).unwrap();
+            assert_eq!(output.batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), expected);
+            output.metrics.uploaded_bytes
+        };
+        let before = used();
+        // Once for each device.
+        let once = uploaded(false);
+        assert!(once >= (STRINGS * devices) as u64, "{once}");
+        assert_eq!(used(), before, "what is not remembered goes with the query");
+        assert_eq!(uploaded(false), once);
+        assert_eq!((uploaded(true), uploaded(true)), (once, 0));
+        let kept = used();
+        assert!(kept.iter().zip(&before).all(|(kept, before)| kept - before >= STRINGS as u64), "{before:?} {kept:?}");
+        // An allocation that needs the memory has it, and a later query brings the bytes again.
+        let stream = session.devices()[0].create_stream().unwrap();
+        drop(stream.alloc(MEMORY_BYTES - before[0]).unwrap());
+        assert_eq!(used()[0], before[0]);
+        assert_eq!((uploaded(true), uploaded(true)), (once, 0));
+    }
+}

@@ -51,7 +51,7 @@ pub(crate) use pipeline::{
     BATCH_BLOCKS, GenerateOptions, GeneratedPipeline, Grid, PipelineKey, SinkShape, bind_pipeline, match_threads,
     shared_row_bytes,
 };
-pub(crate) use precomputed::{DictionaryTest, Lookup, forget};
+pub(crate) use precomputed::{DictionaryTest, Lookup, LookupColumn, forget};
 pub(crate) use program::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 pub(crate) use shapes::{
     Accumulator, DirectSlots, FetchStep, FilterTest, GroupLimits, GroupMode, GroupShape, JoinShape, MatchForm,

@@ -163,6 +163,7 @@ impl Query<'_> {
 
     /// The same of rows that stay; none in a dry run.
     fn copies(&mut self, rows: &Intermediate, targets: &[usize], name: &str) -> Result<Vec<IntermediateShard>> {
+        let _span = span(|| name);
         let kernels = self.compile(&exchange_module(self.options.hash_bits), "exchange_copy")?;
         if self.is_dry() {
             return Ok(vec![]);
@@ -250,6 +251,7 @@ impl Query<'_> {
 
     /// The same of rows that stay; none in a dry run.
     fn exchanged(&mut self, rows: &Intermediate, owners: Owners<'_>) -> Result<Vec<IntermediateShard>> {
+        let _span = span(|| "exchange");
         if self.is_dry() {
             let module = exchange_module(self.options.hash_bits);
             self.compile_all(["exchange_count", "exchange_rows", "exchange_copy"].map(|entry| (&module, entry)))?;

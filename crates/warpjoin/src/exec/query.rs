@@ -8,7 +8,6 @@ mod pending;
 mod report;
 mod tested;
 mod times;
-mod uploads;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,10 +17,11 @@ use warpjoin_kernels::KernelParams;
 
 use super::metrics::QueryMetrics;
 use super::relation::{Joins, SharedRelations};
-use crate::column::EncodedColumn;
+use crate::codegen::LookupColumn;
 use crate::devices::scheduler::LaunchPermits;
 use crate::devices::waits::Waits;
 use crate::options::ExecOptions;
+use crate::runtime::lookup_copies::UploadedColumn;
 use crate::{Error, Result, Session, Table};
 pub(super) use binding::Execution;
 use compile::Compilation;
@@ -30,7 +30,6 @@ pub(super) use pending::{Flight, Pending, PendingDevice};
 pub(super) use report::{Report, check_status, read_report};
 pub(super) use tested::TestResults;
 use times::Times;
-pub(super) use uploads::UploadedColumn;
 
 /// One query under way. Owns one stream a device. A single thread has it; sinks lend devices to threads of their own ([`Lane`]).
 ///
@@ -59,7 +58,7 @@ pub(crate) struct Query<'a> {
     /// What was enqueued and nobody has looked at yet.
     pub pending: Vec<Pending>,
     /// Host-made columns on the devices, by device and address; each is kept, so that no other gets its address.
-    pub uploads: HashMap<(usize, usize), (Arc<EncodedColumn>, Arc<UploadedColumn>)>,
+    pub uploads: HashMap<(usize, usize), (Arc<LookupColumn>, Arc<UploadedColumn>)>,
     /// What was tested of dictionaries.
     pub tests: TestResults,
     /// Buffers that nobody needs any more.

@@ -4,5 +4,6 @@
 
 pub(crate) mod device_strings;
 pub(crate) mod dictionary_cache;
+pub(crate) mod lookup_copies;
 pub(crate) mod pipelines;
 pub(crate) mod session;

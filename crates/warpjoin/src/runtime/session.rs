@@ -13,6 +13,7 @@ use crate::devices::{DeviceSet, MemoryBudget};
 use crate::optimize::Orders;
 use crate::plan::Plan;
 use crate::runtime::dictionary_cache::DictionaryCache;
+use crate::runtime::lookup_copies::LookupCopies;
 use crate::runtime::pipelines::Pipelines;
 use crate::{Result, Table};
 
@@ -25,6 +26,7 @@ pub struct Session {
     orders: Orders,
     pipelines: Arc<Pipelines>,
     dictionary_cache: Arc<DictionaryCache>,
+    lookup_copies: Arc<LookupCopies>,
     /// Of several devices: a session of each alone, made when it is wanted first.
     members: Vec<OnceLock<Arc<Self>>>,
 }
@@ -39,21 +41,25 @@ impl Session {
     /// When there is no device, they are of different kinds, or opening access fails.
     pub fn new(devices: Vec<Device>) -> Result<Arc<Self>> {
         let devices = DeviceSet::new(devices)?;
-        let dictionary_cache = Arc::new(DictionaryCache::default());
+        let (dictionary_cache, lookup_copies) =
+            (Arc::new(DictionaryCache::default()), Arc::new(LookupCopies::default()));
         for device in devices.devices() {
             let cache: Weak<DictionaryCache> = Arc::downgrade(&dictionary_cache);
             device.memory().add_cache(cache);
+            let copies: Weak<LookupCopies> = Arc::downgrade(&lookup_copies);
+            device.memory().add_cache(copies);
         }
         if devices.kind() == DeviceKind::Cuda {
             prepare(&devices);
         }
-        Ok(Arc::new(Self::on(devices, dictionary_cache)))
+        Ok(Arc::new(Self::on(devices, dictionary_cache, lookup_copies)))
     }
 
-    fn on(devices: Arc<DeviceSet>, dictionary_cache: Arc<DictionaryCache>) -> Self {
+    fn on(devices: Arc<DeviceSet>, dictionary_cache: Arc<DictionaryCache>, lookup_copies: Arc<LookupCopies>) -> Self {
         let members = if devices.devices().len() > 1 { devices.devices().len() } else { 0 };
         Self {
             dictionary_cache,
+            lookup_copies,
             kernels: Mutex::default(),
             orders: Orders::default(),
             pipelines: Pipelines::of(&devices),
@@ -70,7 +76,8 @@ impl Session {
     pub fn member(self: &Arc<Self>, device: usize) -> Result<Arc<Self>> {
         let devices = self.devices.member(device)?;
         let Some(member) = self.members.get(device) else { return Ok(Arc::clone(self)) };
-        let made = || Arc::new(Self::on(devices, Arc::clone(&self.dictionary_cache)));
+        let (cache, copies) = (&self.dictionary_cache, &self.lookup_copies);
+        let made = || Arc::new(Self::on(devices, Arc::clone(cache), Arc::clone(copies)));
         Ok(Arc::clone(member.get_or_init(made)))
     }
 
@@ -156,6 +163,10 @@ impl Session {
     }
 
     /// What queries keep on the devices beside dictionaries.
+    pub(crate) fn lookup_copies(&self) -> &LookupCopies {
+        &self.lookup_copies
+    }
+
     pub(crate) fn dictionary_cache(&self) -> &DictionaryCache {
         &self.dictionary_cache
     }

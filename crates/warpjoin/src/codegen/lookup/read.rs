@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::codegen::bind::{Binder, Value};
-use crate::codegen::precomputed::Lookup;
+use crate::codegen::precomputed::{Lookup, LookupColumn};
 use crate::codegen::program::{Binding, Code, Function, Type};
 use crate::codegen::value::CType;
-use crate::column::EncodedColumn;
 
 /// Loads a value of a host-made column.
-pub(super) fn read(b: &mut Binder, column: Arc<EncodedColumn>, index: Code) -> Result<Value> {
-    let column_type = column.column_type.clone();
+pub(super) fn read(b: &mut Binder, column: Arc<LookupColumn>, index: Code) -> Result<Value> {
+    let column_type = column.encoded().column_type.clone();
     let number = b.params.lookup(Lookup::Column(column));
     let value = b.load_column(&column_type, index, Binding::LookupValues(number))?;
     let code = b.temporary(value.c_type(), value.code);

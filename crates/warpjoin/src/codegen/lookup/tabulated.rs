@@ -7,7 +7,7 @@ use arrow::datatypes::DataType;
 
 use super::read::{place_of_code, read};
 use crate::codegen::bind::{Binder, Value};
-use crate::codegen::precomputed::{Axis, AxisValues, DictionaryTest, Lookup, Made, encoded, remembered};
+use crate::codegen::precomputed::{Axis, AxisValues, DictionaryTest, Lookup, LookupColumn, Made, encoded, remembered};
 use crate::codegen::program::{Binding, Code, Op, Type};
 use crate::codegen::value::{CType, Kind};
 use crate::column::Dictionary;
@@ -59,7 +59,7 @@ pub(in crate::codegen) fn tabulated(
             if axes.is_empty() || combinations > COMBINATIONS_MAX {
                 return Err(Reason::Expression(format!("{function} of {combinations} combinations of values")).into());
             }
-            encoded(function.as_ref(), axes).map(Arc::new)
+            Ok(Arc::new(LookupColumn::new(encoded(function.as_ref(), axes)?)))
         }
     })?;
     let index = index.ok_or_else(|| Error::internal("a function of nothing"))?;

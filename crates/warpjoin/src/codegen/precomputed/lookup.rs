@@ -1,6 +1,7 @@
 //! What a pipeline reads by a row's place in it.
 
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 use crate::column::{ColumnStatistics, Dictionary, EncodedColumn};
 use crate::string_test::TestProgram;
@@ -9,9 +10,38 @@ use crate::string_test::TestProgram;
 #[derive(Debug, Clone)]
 pub(crate) enum Lookup {
     /// Made on the host.
-    Column(Arc<EncodedColumn>),
+    Column(Arc<LookupColumn>),
     /// One byte a value, made on the devices.
     Test(DictionaryTest),
+}
+
+/// A column that was made on the host, and what others keep as long as it lives.
+#[derive(Debug)]
+pub(crate) struct LookupColumn {
+    encoded: EncodedColumn,
+    attached: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+impl LookupColumn {
+    pub(in crate::codegen) fn new(encoded: EncodedColumn) -> Self {
+        Self { encoded, attached: OnceLock::new() }
+    }
+
+    /// The column.
+    pub(crate) fn encoded(&self) -> &EncodedColumn {
+        &self.encoded
+    }
+
+    /// What was attached, if it is a `T`.
+    pub(crate) fn attached<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        Arc::clone(self.attached.get()?).downcast().ok()
+    }
+
+    /// The same; a default one is attached if nothing is.
+    pub(crate) fn attached_or_default<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
+        let attached = self.attached.get_or_init(|| Arc::<T>::default());
+        Arc::clone(attached).downcast().unwrap_or_default()
+    }
 }
 
 /// A test of all values of a dictionary.

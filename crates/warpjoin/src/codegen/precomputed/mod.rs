@@ -9,7 +9,7 @@ mod remembered;
 mod tabulation;
 
 pub(super) use lookup::plain_statistics;
-pub(crate) use lookup::{DictionaryTest, Lookup};
+pub(crate) use lookup::{DictionaryTest, Lookup, LookupColumn};
 pub(crate) use remembered::forget;
 pub(super) use remembered::{Made, remembered, remembered_union};
 pub(super) use tabulation::{Axis, AxisValues, Tabulations, encoded};

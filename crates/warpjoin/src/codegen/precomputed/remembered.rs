@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow::datatypes::DataType;
 
+use super::LookupColumn;
 use crate::Result;
 use crate::column::{Dictionary, EncodedColumn};
 use crate::expr::HostFunction;
@@ -47,7 +48,7 @@ impl Made {
 }
 
 #[derive(Debug, Default)]
-struct Columns(Mutex<Vec<(Made, Arc<EncodedColumn>)>>);
+struct Columns(Mutex<Vec<(Made, Arc<LookupColumn>)>>);
 
 /// A part of a union: by address, or, of few values, by these.
 #[derive(Debug, PartialEq)]
@@ -115,9 +116,9 @@ pub(in crate::codegen) fn remembered(
     dictionary: &Dictionary,
     made: Made,
     make: impl FnOnce() -> Result<EncodedColumn>,
-) -> Result<Arc<EncodedColumn>> {
+) -> Result<Arc<LookupColumn>> {
     if dictionary.len() < VALUES_MIN {
-        return make().map(Arc::new);
+        return Ok(Arc::new(LookupColumn::new(make()?)));
     }
     let columns = dictionary.attached_or_default::<Columns>();
     let locked = || columns.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +133,7 @@ pub(in crate::codegen) fn remembered(
         }
     }
     // Not under the lock: it may take long, and others ask for other columns.
-    let column = Arc::new(make()?);
+    let column = Arc::new(LookupColumn::new(make()?));
     let mut known = locked();
     known.push((made, Arc::clone(&column)));
     let excess = known.len().saturating_sub(COLUMNS_MAX);

@@ -7,7 +7,7 @@ use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Schema};
 use rayon::prelude::*;
 
-use super::lookup::plain_statistics;
+use super::lookup::{LookupColumn, plain_statistics};
 use super::prefixes::encoded_by_prefix;
 use crate::codegen::value::{Kind, Range, ValueType};
 use crate::column::{ColumnType, Dictionary, Domain, EncodedColumn, StringEncoding, TableEncoder, integers, with_null};
@@ -24,7 +24,7 @@ pub(crate) struct Tabulations(Vec<Tabulation>);
 struct Tabulation {
     function: Arc<dyn HostFunction>,
     axes: Vec<Axis>,
-    results: Arc<EncodedColumn>,
+    results: Arc<LookupColumn>,
 }
 
 impl Tabulations {
@@ -33,8 +33,8 @@ impl Tabulations {
         &mut self,
         function: &Arc<dyn HostFunction>,
         axes: Vec<Axis>,
-        make: impl FnOnce(&[Axis]) -> Result<Arc<EncodedColumn>>,
-    ) -> Result<Arc<EncodedColumn>> {
+        make: impl FnOnce(&[Axis]) -> Result<Arc<LookupColumn>>,
+    ) -> Result<Arc<LookupColumn>> {
         let is_it = |known: &&Tabulation| {
             let is_function = Arc::ptr_eq(&known.function, function) || known.function.is_same(function.as_ref());
             let is_same = |(own, other): (&Axis, &Axis)| own.is_same(other);

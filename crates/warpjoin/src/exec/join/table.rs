@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Buffer, DeviceInfo, Kernel, ModuleSource, Ptr, Stream};
+use warpjoin_device::{Buffer, DeviceInfo, Kernel, ModuleSource, Ptr, Stream, span};
 use warpjoin_kernels::common::{RESERVATION_BYTES, control, status};
 use warpjoin_kernels::join::{BuildParams, DirectParams, FillParams, OffsetsParams, WordsParams};
 
@@ -48,6 +48,7 @@ impl Query<'_> {
         keys: BuildKeys,
         guess: Option<TableGuess>,
     ) -> Result<Arc<JoinTable>> {
+        let _span = span(|| "table");
         let load_factor = self.options.load_factor.unwrap_or(LOAD_FACTOR).clamp(0.01, 0.99);
         let lanes = self.options.probe_group_lanes.unwrap_or_else(|| lanes_for(load_factor));
         let pairs = Slots::Pairs { lanes };

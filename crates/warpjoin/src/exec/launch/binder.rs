@@ -7,8 +7,8 @@ use warpjoin_device::{Arg, Buffer, CancelWord};
 use super::staging::StagedChunk;
 use super::target::Target;
 use crate::codegen::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
-use crate::exec::query::UploadedColumn;
 use crate::exec::relation::{IntermediateShard, JoinTable, Part, Relation, Source, TableColumns};
+use crate::runtime::lookup_copies::UploadedColumn;
 use crate::{Error, Result};
 
 /// Finds what to pass for a binding on one device.

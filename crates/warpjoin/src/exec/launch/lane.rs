@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use warpjoin_device::{Buffer, CancelWord, Event, Kernel, Launch, ModuleSource, Stream};
+use warpjoin_device::{Buffer, CancelWord, Event, Kernel, Launch, ModuleSource, Stream, span};
 use warpjoin_kernels::KernelParams;
 use warpjoin_kernels::common::control;
 
@@ -15,9 +15,10 @@ use super::staging::{HostPart, Staging, bits_of, parts_on_host, staged_rows};
 use super::target::Target;
 use super::tier::PipelineKernels;
 use crate::codegen::GeneratedPipeline;
-use crate::exec::query::{Flight, Query, Report, UploadedColumn, read_report};
+use crate::exec::query::{Flight, Query, Report, read_report};
 use crate::exec::relation::{Relation, TableColumns};
 use crate::options::ExecOptions;
+use crate::runtime::lookup_copies::UploadedColumn;
 use crate::{Result, Session};
 
 /// Chunks start at multiples of this many rows, so that values and validity bits stay aligned.
@@ -83,7 +84,8 @@ impl<'q> Query<'q> {
         generated: &'j GeneratedPipeline,
         kernels: &'j PipelineKernels,
     ) -> Result<Job<'j>> {
-        let lookups = (0..self.devices()).map(|device| self.look_up_all(device, generated)).collect::<Result<_>>()?;
+        let _span = span(|| "job");
+        let lookups = self.look_up_all(generated)?;
         let columns = Arc::new(TableColumns::of(relation, self.devices()));
         let parts = |device| parts_on_host(relation, &columns, generated, device);
         let on_host: Vec<_> = (0..self.devices()).map(parts).collect();
@@ -193,6 +195,11 @@ impl Lane<'_> {
     pub(in crate::exec) fn note_kernel(&mut self, begin: &Event, end: &Event) -> Result<()> {
         self.work.kernel_ns += end.elapsed_ns(begin)?;
         Ok(())
+    }
+
+    /// The stream of what outlives the query.
+    pub(super) fn load_stream(&self) -> Stream {
+        self.session.device_set().load_streams()[self.device].clone()
     }
 
     /// What kernels read to end early.

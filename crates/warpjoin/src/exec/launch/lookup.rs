@@ -2,18 +2,48 @@
 
 use std::sync::Arc;
 
+use warpjoin_device::{Event, Stream};
+
+use super::lane::Lane;
 use crate::Result;
-use crate::codegen::{GeneratedPipeline, Lookup};
-use crate::exec::query::{Query, UploadedColumn};
+use crate::codegen::{GeneratedPipeline, Lookup, LookupColumn};
+use crate::exec::query::Query;
+use crate::runtime::lookup_copies::UploadedColumn;
+
+/// Columns of as many bytes stay on the devices as long as they live on the host.
+const KEPT_BYTES_MIN: usize = 64 << 10;
+/// Columns of as many bytes are brought to all devices at once.
+const LARGE_BYTES_MIN: usize = 1 << 20;
 
 impl Query<'_> {
-    /// What a pipeline reads by code, on one device.
-    pub(super) fn look_up_all(
-        &mut self,
-        device: usize,
-        generated: &GeneratedPipeline,
-    ) -> Result<Vec<Arc<UploadedColumn>>> {
-        generated.lookups.iter().map(|lookup| self.look_up(device, lookup)).collect()
+    /// What a pipeline reads by code, of each device.
+    pub(super) fn look_up_all(&mut self, generated: &GeneratedPipeline) -> Result<Vec<Vec<Arc<UploadedColumn>>>> {
+        for lookup in &generated.lookups {
+            if let Lookup::Column(column) = lookup {
+                self.bring_large(column)?;
+            }
+        }
+        let look_up = |query: &mut Self, device: usize| {
+            generated.lookups.iter().map(|lookup| query.look_up(device, lookup)).collect::<Result<Vec<_>>>()
+        };
+        (0..self.devices()).map(|device| look_up(self, device)).collect()
+    }
+
+    /// Brings a large column to several devices at once, if none has it.
+    fn bring_large(&mut self, column: &Arc<LookupColumn>) -> Result<()> {
+        let is_there = |device: usize| {
+            let copies = self.session.lookup_copies();
+            self.uploads.contains_key(&key_of(device, column))
+                || copies.find(column, self.session.device_set(), device).is_some()
+        };
+        if self.devices() == 1 || column.encoded().values.len() < LARGE_BYTES_MIN || (0..self.devices()).any(is_there) {
+            return Ok(());
+        }
+        let copies = self.on_each(|lane| lane.upload_to_keep(column))?;
+        for (device, copy) in copies.into_iter().enumerate() {
+            self.keep_copy(device, column, copy)?;
+        }
+        Ok(())
     }
 
     fn look_up(&mut self, device: usize, lookup: &Lookup) -> Result<Arc<UploadedColumn>> {
@@ -24,15 +54,56 @@ impl Query<'_> {
                 return Ok(Arc::new(UploadedColumn { values, validity: None }));
             }
         };
-        let key = (device, Arc::as_ptr(column).addr());
+        let key = key_of(device, column);
         if let Some((_, known)) = self.uploads.get(&key) {
             return Ok(Arc::clone(known));
         }
-        let stream = &self.streams[device];
-        self.metrics.uploaded_bytes += column.values.len() as u64;
-        let validity = column.validity.as_ref().map(|bits| stream.upload(bits)).transpose()?;
-        let uploaded = Arc::new(UploadedColumn { values: Arc::new(stream.upload(&column.values)?), validity });
-        self.uploads.insert(key, (Arc::clone(column), Arc::clone(&uploaded)));
+        if column.encoded().values.len() < KEPT_BYTES_MIN {
+            self.metrics.uploaded_bytes += column.encoded().values.len() as u64;
+            let uploaded = upload(column, &self.streams[device])?;
+            self.uploads.insert(key, (Arc::clone(column), Arc::clone(&uploaded)));
+            return Ok(uploaded);
+        }
+        if let Some((known, ready)) = self.session.lookup_copies().find(column, self.session.device_set(), device) {
+            self.streams[device].wait(&ready)?;
+            self.uploads.insert(key, (Arc::clone(column), Arc::clone(&known)));
+            return Ok(known);
+        }
+        let copy = self.lane(device).upload_to_keep(column)?;
+        self.keep_copy(device, column, copy)
+    }
+
+    /// Keeps a copy that was made for this query also for later ones.
+    fn keep_copy(
+        &mut self,
+        device: usize,
+        column: &Arc<LookupColumn>,
+        (uploaded, ready): (Arc<UploadedColumn>, Event),
+    ) -> Result<Arc<UploadedColumn>> {
+        self.metrics.uploaded_bytes += column.encoded().values.len() as u64;
+        self.streams[device].wait(&ready)?;
+        self.uploads.insert(key_of(device, column), (Arc::clone(column), Arc::clone(&uploaded)));
+        let copy = (device, Arc::clone(&uploaded), ready);
+        self.session.lookup_copies().keep(column, self.session.device_set(), copy);
         Ok(uploaded)
     }
+}
+
+impl Lane<'_> {
+    /// Brings a column to the device, on a stream that outlives the query; and when it is there.
+    fn upload_to_keep(&self, column: &LookupColumn) -> Result<(Arc<UploadedColumn>, Event)> {
+        let stream = self.options.memory_budget().of_stream(self.load_stream());
+        let uploaded = upload(column, &stream)?;
+        Ok((uploaded, stream.record()?))
+    }
+}
+
+fn key_of(device: usize, column: &Arc<LookupColumn>) -> (usize, usize) {
+    (device, Arc::as_ptr(column).addr())
+}
+
+fn upload(column: &LookupColumn, stream: &Stream) -> Result<Arc<UploadedColumn>> {
+    let column = column.encoded();
+    let validity = column.validity.as_ref().map(|bits| stream.upload(bits)).transpose()?;
+    Ok(Arc::new(UploadedColumn { values: Arc::new(stream.upload(&column.values)?), validity }))
 }

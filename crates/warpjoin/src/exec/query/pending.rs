@@ -6,9 +6,9 @@ use warpjoin_device::{Buffer, Event};
 
 use super::Query;
 use super::report::read_report;
-use super::uploads::UploadedColumn;
 use crate::Result;
 use crate::exec::relation::TableColumns;
+use crate::runtime::lookup_copies::UploadedColumn;
 
 /// What a kernel reads besides its inputs.
 type Held = (Vec<Arc<UploadedColumn>>, Arc<TableColumns>, Option<Buffer>);

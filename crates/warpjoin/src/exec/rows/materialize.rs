@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_device::{Cause, MemoryPlace};
+use warpjoin_device::{Cause, MemoryPlace, span};
 
 use super::room::{allocate, allocate_in, allocate_in_order, copy_rows, row_bytes};
 use crate::codegen::{
@@ -45,6 +45,7 @@ impl Query<'_> {
 
     /// Binds the kernel of `relation` with `sink`. Its text is printed only if it is compiled.
     pub(crate) fn bind(&mut self, relation: &Relation, sink: &Sink) -> Result<Arc<GeneratedPipeline>> {
+        let _span = span(|| "bind");
         let started = std::time::Instant::now();
         let options = GenerateOptions {
             hash_bits: self.options.hash_bits,
