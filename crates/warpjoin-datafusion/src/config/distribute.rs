@@ -11,10 +11,13 @@ const HOME_DIVISOR: u64 = 2;
 /// Bytes up to which a table goes to the first GPU where others go to all: less is scanned on one as fast.
 const SMALL_BYTES: u64 = 64 << 20;
 
+/// Bytes from which on a table goes to all GPUs by itself: what is scanned of it then takes longer than what they tell each other.
+const LARGE_BYTES: u64 = 2 << 30;
+
 /// On how many devices of a session tables lie. Queries run where their tables lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Distribute {
-    /// On the first GPU as long as that has room, else on all; on all simulated devices.
+    /// On the first GPU as long as that has room, and large ones on all; on all simulated devices.
     #[default]
     Auto,
     /// On the first device.
@@ -36,7 +39,7 @@ impl Distribute {
             (Self::Auto, [first, _, ..]) if session.kind() == DeviceKind::Cuda => {
                 let memory = first.memory();
                 let limit_bytes = memory.limit_bytes().min(budget.device_bytes);
-                (limit_bytes / HOME_DIVISOR).saturating_sub(memory.used_bytes())
+                (limit_bytes / HOME_DIVISOR).saturating_sub(memory.used_bytes()).min(LARGE_BYTES)
             }
             (Self::Auto, _) => 0,
         }

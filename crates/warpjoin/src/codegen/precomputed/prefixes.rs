@@ -180,6 +180,9 @@ mod tests {
     use crate::codegen::value::{Kind, Range, ValueType};
     use crate::expr::HostFunction;
 
+    /// Strings: name, text of a number, whether few prefixes begin them.
+    type Texts = (&'static str, fn(usize) -> String, bool);
+
     /// A function of the first three characters, of the result type that it says.
     #[derive(Debug)]
     struct OfThree {
@@ -242,7 +245,7 @@ mod tests {
 
     #[test]
     fn results_equal_those_of_each_string() {
-        let kinds: [(&str, fn(usize) -> String, bool); 5] = [
+        let kinds: [Texts; 5] = [
             ("ascii", |n| format!("{}{n}", ["ab", "abc", "b", "", "xyz\0", "ab\0"][n % 6]), true),
             ("short", |n| format!("{n:05}"), true),
             ("not ascii", |n| format!("{}ä{n}", ["é", "éa", "b", "", "日本"][n % 5]), true),
