@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::Bytes;
+use super::parse::Bytes;
 
 /// A limit on memory. Settings say of which memory it is a share: `warpjoin.cache` of each device's budget,
 /// `warpjoin.host_memory` of what the process may use, `warpjoin.host_cache` of `warpjoin.host_memory`.

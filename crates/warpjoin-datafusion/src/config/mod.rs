@@ -3,13 +3,13 @@
 //! Must not know how settings affect plans.
 
 mod cache_settings;
+mod device_choice;
 mod distribute;
 mod memory_share;
 mod parquet_decode;
+mod parse;
 
 use std::any::Any;
-use std::fmt;
-use std::str::FromStr;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::{DataFusionError, Result};
@@ -19,9 +19,11 @@ use warpjoin::{CodeTier, JoinForm, MemoryBudget, Session};
 use warpjoin_device::usable_host_bytes;
 
 pub(crate) use cache_settings::{CacheLimits, CacheSettings};
+pub use device_choice::DeviceChoice;
 pub use distribute::Distribute;
 pub use memory_share::MemoryShare;
 pub use parquet_decode::ParquetDecode;
+use parse::{Bytes, name_of, named, parse, parse_bool, parse_in};
 
 /// Default of [`WarpjoinOptions::minimum_rows`].
 const MINIMUM_ROWS_DEFAULT: u64 = 100_000;
@@ -119,18 +121,6 @@ const ON_FAULT: [(&str, OnFault); 2] = [("fallback", OnFault::Fallback), ("error
 
 const CODE_TIERS: [(&str, CodeTier); 3] =
     [("auto", CodeTier::Auto), ("interpreted", CodeTier::Interpreted), ("compiled", CodeTier::Compiled)];
-
-/// Kind of device that queries run on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum DeviceChoice {
-    /// GPUs if any are usable, else DataFusion on the CPU.
-    #[default]
-    Auto,
-    /// GPUs. It is an error if none is usable.
-    Cuda,
-    /// Devices simulated on the CPU.
-    Simulated,
-}
 
 /// What a device fault leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -394,92 +384,6 @@ impl ExtensionOptions for WarpjoinOptions {
             ),
         ]
     }
-}
-
-impl FromStr for DeviceChoice {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        match text.to_ascii_lowercase().as_str() {
-            "auto" => Ok(Self::Auto),
-            "cuda" => Ok(Self::Cuda),
-            "sim" => Ok(Self::Simulated),
-            _ => Err(()),
-        }
-    }
-}
-
-impl fmt::Display for DeviceChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Cuda => "cuda",
-            Self::Simulated => "sim",
-        })
-    }
-}
-
-/// A size in bytes: a number and an optional unit, B, KB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB, K, M, G, T
-/// (powers of 1024).
-struct Bytes(u64);
-
-impl FromStr for Bytes {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        let (number, unit) = text.split_at(unit_at);
-        let unit_bytes: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-            "" | "b" => 1,
-            "kb" => 1_000,
-            "mb" => 1_000_000,
-            "gb" => 1_000_000_000,
-            "tb" => 1_000_000_000_000,
-            "k" | "kib" => 1 << 10,
-            "m" | "mib" => 1 << 20,
-            "g" | "gib" => 1 << 30,
-            "t" | "tib" => 1 << 40,
-            _ => return Err(()),
-        };
-        if let Ok(whole) = number.parse::<u64>() {
-            return whole.checked_mul(unit_bytes).map(Self).ok_or(());
-        }
-        let bytes = number.parse::<f64>().map_err(|_| ())? * unit_bytes as f64;
-        if bytes < u64::MAX as f64 { Ok(Self(bytes as u64)) } else { Err(()) }
-    }
-}
-
-/// The value of a name in a list of names and values.
-fn named<T: Copy>(key: &str, value: &str, names: &[(&str, T)]) -> Result<T> {
-    names.iter().find(|(name, _)| name.eq_ignore_ascii_case(value)).map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-        DataFusionError::Configuration(format!("warpjoin.{key} takes {}, not '{value}'", names.join(", ")))
-    })
-}
-
-fn name_of<T: Copy + PartialEq>(value: T, names: &[(&str, T)]) -> String {
-    names.iter().find(|(_, named)| *named == value).map_or_else(String::new, |(name, _)| (*name).to_string())
-}
-
-/// Accepts DataFusion's names of booleans, and also 1 and 0.
-fn parse_bool(key: &str, value: &str) -> Result<bool> {
-    match value.to_ascii_lowercase().as_str() {
-        "true" | "t" | "on" | "1" => Ok(true),
-        "false" | "f" | "off" | "0" => Ok(false),
-        _ => Err(DataFusionError::Configuration(format!("warpjoin.{key} takes true or false, not '{value}'"))),
-    }
-}
-
-fn parse<T: FromStr>(key: &str, value: &str, expected: &str) -> Result<T> {
-    parse_in(key, value, expected, |_| true)
-}
-
-fn parse_in<T: FromStr>(key: &str, value: &str, expected: &str, allowed: impl Fn(&T) -> bool) -> Result<T> {
-    value
-        .parse()
-        .ok()
-        .filter(allowed)
-        .ok_or_else(|| DataFusionError::Configuration(format!("warpjoin.{key} takes {expected}, not '{value}'")))
 }
 
 #[cfg(test)]
