@@ -1,4 +1,4 @@
-//! Resident tables in DataFusion: table provider, scan node and statistics.
+//! Resident tables in DataFusion: table provider, scan node and statistics. And tables that show a runtime's state.
 //!
 //! Owns what DataFusion sees of a resident table. Must not know the matcher or how parts run.
 
@@ -7,3 +7,4 @@ pub(crate) mod load;
 pub(crate) mod provider;
 pub(crate) mod scan;
 pub(crate) mod statistics;
+mod system;
