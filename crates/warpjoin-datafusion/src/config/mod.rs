@@ -8,8 +8,10 @@ mod distribute;
 mod memory_share;
 mod parquet_decode;
 mod parse;
+mod query_timeout;
 
 use std::any::Any;
+use std::time::Duration;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::{DataFusionError, Result};
@@ -24,6 +26,7 @@ pub use distribute::Distribute;
 pub use memory_share::MemoryShare;
 pub use parquet_decode::ParquetDecode;
 use parse::{Bytes, name_of, named, parse, parse_bool, parse_in};
+pub(crate) use query_timeout::QueryTimeout;
 
 /// Default of [`WarpjoinOptions::minimum_rows`].
 const MINIMUM_ROWS_DEFAULT: u64 = 100_000;
@@ -57,6 +60,8 @@ pub struct WarpjoinOptions {
     pub strict: bool,
     /// Rows that each CPU node may take if `strict`.
     pub strict_rows: u64,
+    /// How long a query with a part on the devices may run, waiting for admission included; `None`: as long as it takes.
+    pub query_timeout: Option<Duration>,
     /// What a device fault leads to. Running out of memory and errors in the data are not faults.
     pub on_fault: OnFault,
     /// A subtree stays on the CPU if all its inputs are estimated to have fewer rows. Ignored if `strict`.
@@ -144,6 +149,7 @@ impl Default for WarpjoinOptions {
             group_size_lanes: 0,
             strict: false,
             strict_rows: STRICT_ROWS_DEFAULT,
+            query_timeout: None,
             on_fault: OnFault::Fallback,
             minimum_rows: MINIMUM_ROWS_DEFAULT,
             simulate_seed: None,
@@ -214,6 +220,10 @@ impl ExtensionOptions for WarpjoinOptions {
             }
             "strict" => self.strict = parse_bool(key, value)?,
             "strict_rows" => self.strict_rows = parse(key, value, "a number of rows")?,
+            "query_timeout" => {
+                let expected = "milliseconds, a time such as 30s, 5m or 1h, or off";
+                self.query_timeout = parse::<QueryTimeout>(key, value, expected)?.time();
+            }
             "on_fault" => self.on_fault = named(key, value, &ON_FAULT)?,
             "minimum_rows" => self.minimum_rows = parse(key, value, "a number of rows")?,
             "join_form" => self.join_form = named(key, value, &JOIN_FORMS)?,
@@ -296,6 +306,12 @@ impl ExtensionOptions for WarpjoinOptions {
                 "strict_rows",
                 Some(self.strict_rows.to_string()),
                 "Rows that each CPU node may take with warpjoin.strict",
+            ),
+            entry(
+                "query_timeout",
+                Some(QueryTimeout::new(self.query_timeout).to_string()),
+                "How long a query with a part on the devices may run, waiting for admission included: milliseconds, a time such \
+                 as 30s, 5m or 1h, or off",
             ),
             entry(
                 "on_fault",
@@ -414,6 +430,9 @@ mod tests {
             ("strict", "maybe"),
             ("strict_rows", "-1"),
             ("on_fault", "panic"),
+            ("query_timeout", "soon"),
+            ("query_timeout", "-1"),
+            ("query_timeout", "3 parsecs"),
             ("simulate_seed", "x"),
             ("join_form", "merge"),
             ("group_by_form", "sorted"),
@@ -451,7 +470,7 @@ mod tests {
     #[test]
     fn entries_have_full_keys() {
         let options = WarpjoinOptions::default();
-        assert_eq!(options.entries().len(), 25);
+        assert_eq!(options.entries().len(), 26);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
     }
 }

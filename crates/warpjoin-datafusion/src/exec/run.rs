@@ -21,6 +21,7 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, RecordOutput};
 use datafusion::physical_plan::stream::{EmptyRecordBatchStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, coop};
+use futures::executor::block_on;
 use futures::future::{BoxFuture, FutureExt, try_join_all};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
@@ -35,6 +36,7 @@ use crate::config::OnFault;
 use crate::error::to_datafusion;
 use crate::fallback::Fallback;
 use crate::runtime::WarpjoinRuntime;
+use crate::runtime::active_query::QueryPart;
 use crate::runtime::thread::{
     CancelOnDrop, Upload, on_thread, pump_partitions, receive_table, upload_channel, with_schema,
 };
@@ -53,6 +55,7 @@ struct Run {
     context: Arc<TaskContext>,
     metrics: ExecutionPlanMetricsSet,
     state: Arc<NodeState>,
+    query: Arc<QueryPart>,
 }
 
 /// Why a run on the devices failed.
@@ -89,6 +92,10 @@ impl From<DataFusionError> for Failure {
 
 /// The output of the node. Execution starts when it is first polled.
 pub(super) fn stream(node: &WarpjoinExec, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+    let query = match context.session_config().get_extension::<WarpjoinRuntime>() {
+        Some(runtime) => runtime.active_queries().part(&context, &node.part.original),
+        None => QueryPart::alone(&context, &node.part.original),
+    };
     let run = Run {
         part: Arc::clone(&node.part),
         shared_rows: node.shared_rows.clone(),
@@ -97,6 +104,7 @@ pub(super) fn stream(node: &WarpjoinExec, context: Arc<TaskContext>) -> Sendable
         context,
         metrics: node.metrics.clone(),
         state: Arc::clone(&node.state),
+        query,
     };
     let schema = Arc::clone(&node.part.plan.schema);
     let output = BaselineMetrics::new(&node.metrics, 0);
@@ -106,13 +114,25 @@ pub(super) fn stream(node: &WarpjoinExec, context: Arc<TaskContext>) -> Sendable
 
 impl Run {
     async fn execute(self) -> Result<SendableRecordBatchStream> {
-        let schema = Arc::clone(&self.part.plan.schema);
-        match self.on_devices().await {
-            Ok(rows) => Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows.into_stream(Arc::clone(&self.state))))),
-            Err(Failure::Host(error)) => Err(error),
-            Err(Failure::Input(error)) if self.part.strict => Err(error),
-            Err(Failure::Input(error)) => self.fall_back(Fallback::of_input(&error)),
-            Err(Failure::Device(error)) => {
+        self.query.start();
+        let failure = match self.query.unless_ended(self.on_devices()).await? {
+            Ok(rows) => {
+                let is_done = rows.rest.is_none();
+                let schema = Arc::clone(&self.part.plan.schema);
+                let batches = RecordBatchStreamAdapter::new(schema, rows.into_stream(Arc::clone(&self.state)));
+                return Ok(if is_done { Box::pin(batches) } else { self.query.until_ended(Box::pin(batches)) });
+            }
+            Err(failure) => failure,
+        };
+        // What was cancelled because the query was ended fails by that, not by itself.
+        if let Some(ended) = self.query.why_ended() {
+            return Err(ended.into());
+        }
+        match failure {
+            Failure::Host(error) => Err(error),
+            Failure::Input(error) if self.part.strict => Err(error),
+            Failure::Input(error) => self.fall_back(Fallback::of_input(&error)),
+            Failure::Device(error) => {
                 if error.cause() == Cause::DeviceLost
                     && let Some(runtime) = self.context.session_config().get_extension::<WarpjoinRuntime>()
                 {
@@ -139,7 +159,7 @@ impl Run {
     fn fall_back(self, fallback: Fallback) -> Result<SendableRecordBatchStream> {
         report::record_fallback(&self.metrics, &fallback);
         self.state.fell_back(fallback);
-        self.on_cpu()
+        Ok(Arc::clone(&self.query).until_ended(self.on_cpu()?))
     }
 
     /// Why this error must not fall back to the CPU, if so.
@@ -157,11 +177,12 @@ impl Run {
     async fn on_devices(&self) -> Result<DeviceRows, Failure> {
         let runtime = self.context.session_config().get_extension::<WarpjoinRuntime>();
         let permit = match &runtime {
-            Some(runtime) => Some(runtime.admission().admit(&self.context).await),
+            Some(runtime) => Some(runtime.admission().admit(self.query.permit()).await),
             None => None,
         };
         let cancel_on_drop = CancelOnDrop::default();
         let cancel = cancel_on_drop.cancellation();
+        self.query.cancels(&cancel);
         let tables = try_join_all(self.children.iter().map(|child| self.cached(child))).await?;
         let (mut pumps, mut sources) = (vec![], vec![]);
         for (child, table) in self.children.iter().zip(tables) {
@@ -174,7 +195,7 @@ impl Run {
                 }
             });
         }
-        let (part, metrics) = (Arc::clone(&self.part), self.metrics.clone());
+        let (part, metrics, query) = (Arc::clone(&self.part), self.metrics.clone(), Arc::clone(&self.query));
         let inputs = Inputs {
             shared_rows: self.shared_rows.clone(),
             optimized: Some(self.optimized.clone()),
@@ -185,7 +206,9 @@ impl Run {
         let driver = on_thread("warpjoin-query", move || {
             // If the stream is dropped, the permit is released when the thread has freed its memory, not before.
             let _permit = permit;
-            drive(&part, inputs, sources, batch_rows, cancel, &metrics, sender)
+            // A query that is ended does not wait for whoever reads its rows.
+            let send = |piece| block_on(query.unless_ended(sender.send(piece))).is_ok_and(|sent| sent.is_ok());
+            drive(&part, inputs, sources, batch_rows, cancel, &metrics, send)
         })?;
         // A panic of the driving thread is a defect of the engine, so it counts as a device error.
         let ended = driver.map(|ended| match ended {
@@ -294,7 +317,7 @@ fn merged(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<S
 }
 
 /// Uploads the inputs and runs the device plan, on a thread of its own. Frees all its device memory before it returns. Of a large
-/// result all pieces but the last one go to `sender`, unless nobody wants them any more.
+/// result all pieces but the last one go to `send`, until nobody wants them any more (false).
 fn drive(
     part: &Part,
     mut inputs: Inputs,
@@ -302,7 +325,7 @@ fn drive(
     batch_rows: usize,
     cancel: Arc<Cancellation>,
     metrics: &ExecutionPlanMetricsSet,
-    sender: mpsc::Sender<Vec<RecordBatch>>,
+    send: impl Fn(Vec<RecordBatch>) -> bool,
 ) -> warpjoin::Result<Ended> {
     let start = Instant::now();
     let budget = part.settings.memory_budget();
@@ -336,7 +359,7 @@ fn drive(
         let piece = piece.into_iter().map(|batch| with_schema(batch, &part.plan.schema)).collect::<Result<_, _>>();
         match piece.map(|piece| last.replace(piece)) {
             Ok(None) => true,
-            Ok(Some(before)) => sender.blocking_send(before).is_ok(),
+            Ok(Some(before)) => send(before),
             Err(error) => {
                 failed = Some(error);
                 false

@@ -15,6 +15,9 @@ const ENVIRONMENTS_MAX: usize = 64;
 /// Most settings objects that are known of an environment. Each session has one.
 const SESSIONS_MAX: usize = 256;
 
+/// The setting that no plan depends on: a query reads it when it runs.
+const ONLY_FOR_RUNS: &str = "warpjoin.query_timeout";
+
 /// Names equal settings and rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct EnvironmentId(u64);
@@ -93,7 +96,8 @@ impl Environments {
         if let Some(known) = known {
             return known.id;
         }
-        let settings: Vec<_> = options.entries().into_iter().map(|entry| (entry.key, entry.value)).collect();
+        let settings = options.entries().into_iter().map(|entry| (entry.key, entry.value));
+        let settings: Vec<_> = settings.filter(|(key, _)| key != ONLY_FOR_RUNS).collect();
         let equal = self.known.iter_mut().find(|known| known.settings == settings && known.rules.are_of(session));
         if let Some(equal) = equal {
             if equal.options.len() == SESSIONS_MAX {

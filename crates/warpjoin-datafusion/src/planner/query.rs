@@ -17,6 +17,7 @@ use super::parameters::Parameterized;
 use super::{KeepingPlanner, check, current, eligible, fresh, instance, keepable, keeps_plans, options_of, parameters};
 use crate::kept::{Bound, Files, Functions, KeptPlan, KeptPlans, LeasedExec, LogicalKey, Names, Stage};
 use crate::runtime::WarpjoinRuntime;
+use crate::runtime::active_query::QueryText;
 
 /// Adds queries by text to a session.
 #[async_trait]
@@ -63,6 +64,28 @@ pub struct Query {
 }
 
 impl Query {
+    fn new(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>, is_kept: bool) -> Self {
+        // Nobody else has the context yet.
+        let context = Arc::try_unwrap(context).map_or_else(
+            |shared| shared,
+            |own| {
+                let config = own.session_config().clone().with_extension(Arc::new(QueryText::default()));
+                Arc::new(own.with_session_config(config))
+            },
+        );
+        Self { plan, context, is_kept }
+    }
+
+    /// The same query with the text that [`WarpjoinRuntime::queries`] tells, such as its SQL, unless it has one. Queries of
+    /// [`WarpjoinSessionContext::query`] have theirs.
+    #[must_use]
+    pub fn with_text(self, text: &str) -> Self {
+        if let Some(of_query) = self.context.session_config().get_extension::<QueryText>() {
+            of_query.set(text);
+        }
+        self
+    }
+
     /// The schema of its rows.
     pub fn schema(&self) -> SchemaRef {
         self.plan.schema()
@@ -105,7 +128,7 @@ impl WarpjoinSessionContext for SessionContext {
     async fn query(&self, sql: &str) -> Result<Query> {
         let text = sql.trim().trim_end_matches(';');
         if let Some(plan) = find(self, text).await? {
-            return Ok(Query { plan, context: self.task_ctx(), is_kept: true });
+            return Ok(Query::new(plan, self.task_ctx(), true).with_text(text));
         }
         let state = self.state();
         let dialect = state.config_options().sql_parser.dialect;
@@ -114,13 +137,13 @@ impl WarpjoinSessionContext for SessionContext {
         let before = providers(&state, references).await;
         let given = state.statement_to_plan(statement).await?;
         let Some((runtime, tables)) = kept_tables(&state, &given) else {
-            return self.query_of_plan(given).await;
+            return Ok(self.query_of_plan(given).await?.with_text(text));
         };
         let Planned { plan, bound, is_kept } = plan_given(&given, tables, &state, &runtime).await?;
         if let Some(bound) = bound {
             keep_text(text, &given, before, &state, &runtime, bound).await?;
         }
-        Ok(Query { is_kept, plan, context: state.task_ctx() })
+        Ok(Query::new(plan, state.task_ctx(), is_kept).with_text(text))
     }
 
     async fn query_of_plan(&self, plan: LogicalPlan) -> Result<Query> {
@@ -130,7 +153,7 @@ impl WarpjoinSessionContext for SessionContext {
             Some((runtime, tables)) => plan_given(&given, tables, &state, &runtime).await?,
             None => Planned { plan: state.create_physical_plan(&given).await?, bound: None, is_kept: false },
         };
-        Ok(Query { is_kept, plan, context: state.task_ctx() })
+        Ok(Query::new(plan, state.task_ctx(), is_kept))
     }
 }
 

@@ -3,10 +3,8 @@
 //! The parts of a query share one permit. Otherwise a part could hold the last permit while it waits for the rows of
 //! another part of its query. Must not know how much memory queries need.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use datafusion::execution::TaskContext;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use warpjoin_device::sync::{Mutex, locked};
 
@@ -18,19 +16,15 @@ pub(crate) struct Admission {
     semaphore: Arc<Semaphore>,
     #[cfg(test)]
     queries_max: usize,
-    /// Queries that have a permit or wait for one, by the address of their context.
-    queries: Arc<Queries>,
 }
-
-type Queries = Mutex<HashMap<usize, Weak<Permit>>>;
 
 /// A query's permit. It is released when the last part of the query drops it.
-pub(crate) struct Permit {
-    /// Keeps its address, by which the parts of a query find their permit.
-    context: Arc<TaskContext>,
-    queries: Arc<Queries>,
-    acquired: OnceCell<OwnedSemaphorePermit>,
-}
+#[derive(Default)]
+pub(crate) struct Permit(OnceCell<OwnedSemaphorePermit>);
+
+/// The permit of a query, as long as parts of it have one or wait for it.
+#[derive(Default)]
+pub(crate) struct PermitOfQuery(Mutex<Weak<Permit>>);
 
 impl Admission {
     pub(crate) fn new(queries_max: usize) -> Self {
@@ -39,49 +33,38 @@ impl Admission {
             semaphore: Arc::new(Semaphore::new(queries_max)),
             #[cfg(test)]
             queries_max,
-            queries: Arc::default(),
         }
     }
 
-    /// Waits for a permit for the query of `context`, unless a part of it has one. Dropping the future stops waiting.
-    pub(crate) async fn admit(&self, context: &Arc<TaskContext>) -> Arc<Permit> {
-        let permit = self.permit_of(context);
+    /// Waits for a permit, unless a part of the query has one. Dropping the future stops waiting.
+    pub(crate) async fn admit(&self, query: &PermitOfQuery) -> Arc<Permit> {
+        let permit = query.known_or_new();
         let acquire = || async { Arc::clone(&self.semaphore).acquire_owned().await };
         // The semaphore is never closed; if it were, queries would run without a limit.
-        let _ = permit.acquired.get_or_try_init(acquire).await;
+        let _ = permit.0.get_or_try_init(acquire).await;
         permit
     }
 
-    /// Whether no query has a permit or waits for one.
+    /// Whether no query has a permit.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        locked(&self.queries).is_empty() && self.semaphore.available_permits() == self.queries_max
-    }
-
-    fn permit_of(&self, context: &Arc<TaskContext>) -> Arc<Permit> {
-        let key = Arc::as_ptr(context).addr();
-        let mut queries = locked(&self.queries);
-        if let Some(permit) = queries.get(&key).and_then(Weak::upgrade) {
-            return permit;
-        }
-        let permit = Arc::new(Permit {
-            context: Arc::clone(context),
-            queries: Arc::clone(&self.queries),
-            acquired: OnceCell::new(),
-        });
-        queries.insert(key, Arc::downgrade(&permit));
-        permit
+        self.semaphore.available_permits() == self.queries_max
     }
 }
 
-impl Drop for Permit {
-    fn drop(&mut self) {
-        let key = Arc::as_ptr(&self.context).addr();
-        let mut queries = locked(&self.queries);
-        // A part that comes right now may have made another permit.
-        if queries.get(&key).is_some_and(|permit| permit.strong_count() == 0) {
-            queries.remove(&key);
-        }
+impl PermitOfQuery {
+    /// Whether the query has a permit, and does not wait for it. `None`: neither.
+    pub(crate) fn is_acquired(&self) -> Option<bool> {
+        locked(&self.0).upgrade().map(|permit| permit.0.initialized())
+    }
+
+    fn known_or_new(&self) -> Arc<Permit> {
+        let mut known = locked(&self.0);
+        known.upgrade().unwrap_or_else(|| {
+            let permit = Arc::<Permit>::default();
+            *known = Arc::downgrade(&permit);
+            permit
+        })
     }
 }
 
@@ -91,40 +74,43 @@ mod tests {
 
     use super::*;
 
-    fn contexts(count: usize) -> Vec<Arc<TaskContext>> {
-        (0..count).map(|_| Arc::new(TaskContext::default())).collect()
+    fn queries(count: usize) -> Vec<Arc<PermitOfQuery>> {
+        (0..count).map(|_| Arc::default()).collect()
     }
 
-    async fn try_admit(admission: &Admission, context: &Arc<TaskContext>) -> Option<Arc<Permit>> {
-        tokio::time::timeout(Duration::from_millis(50), admission.admit(context)).await.ok()
+    async fn try_admit(admission: &Admission, query: &PermitOfQuery) -> Option<Arc<Permit>> {
+        tokio::time::timeout(Duration::from_millis(50), admission.admit(query)).await.ok()
     }
 
     #[tokio::test]
     async fn parts_of_a_query_share_a_permit_and_other_queries_wait() {
-        let (admission, contexts) = (Admission::new(2), contexts(3));
-        let upper = admission.admit(&contexts[0]).await;
-        let lower = admission.admit(&contexts[0]).await;
-        let other = admission.admit(&contexts[1]).await;
-        assert!(try_admit(&admission, &contexts[2]).await.is_none());
+        let (admission, queries) = (Admission::new(2), queries(3));
+        let upper = admission.admit(&queries[0]).await;
+        let lower = admission.admit(&queries[0]).await;
+        let other = admission.admit(&queries[1]).await;
+        assert_eq!(queries[1].is_acquired(), Some(true));
+        assert!(try_admit(&admission, &queries[2]).await.is_none());
         drop(upper);
-        assert!(try_admit(&admission, &contexts[2]).await.is_none(), "the query still has a part");
+        assert!(try_admit(&admission, &queries[2]).await.is_none(), "the query still has a part");
         drop(lower);
-        let third = try_admit(&admission, &contexts[2]).await.expect("a permit");
+        let third = try_admit(&admission, &queries[2]).await.expect("a permit");
         drop((other, third));
+        assert_eq!(queries[1].is_acquired(), None);
         assert!(admission.is_idle());
     }
 
     #[tokio::test]
     async fn parts_that_wait_together_get_one_permit() {
-        let (admission, contexts) = (Arc::new(Admission::new(1)), contexts(2));
-        let busy = admission.admit(&contexts[0]).await;
+        let (admission, queries) = (Arc::new(Admission::new(1)), queries(2));
+        let busy = admission.admit(&queries[0]).await;
         let waiting: Vec<_> = (0..4)
             .map(|_| {
-                let (admission, context) = (Arc::clone(&admission), Arc::clone(&contexts[1]));
-                tokio::spawn(async move { admission.admit(&context).await })
+                let (admission, query) = (Arc::clone(&admission), Arc::clone(&queries[1]));
+                tokio::spawn(async move { admission.admit(&query).await })
             })
             .collect();
         tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(queries[1].is_acquired(), Some(false));
         // The first waiter may be cancelled; another part of the query goes on waiting.
         waiting[0].abort();
         drop(busy);

@@ -2,7 +2,11 @@
 //!
 //! Owns which [`Session`] serves which settings. Must not know plans.
 
+mod active_queries;
+pub(crate) mod active_query;
 pub(crate) mod admission;
+mod ended;
+mod query_info;
 #[cfg(all(test, feature = "shuttle"))]
 mod schedules;
 pub(crate) mod thread;
@@ -13,6 +17,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use datafusion::common::{Result, exec_err};
 use warpjoin::Session;
 use warpjoin_device::sync::{self, Mutex};
 use warpjoin_device::{
@@ -22,7 +27,11 @@ use warpjoin_device::{
 use crate::cache::ColumnCache;
 use crate::config::{DeviceChoice, WarpjoinOptions};
 use crate::kept::KeptPlans;
+use crate::runtime::active_queries::ActiveQueries;
 use crate::runtime::admission::{Admission, QUERIES_DEFAULT};
+
+pub use ended::QueryEnded;
+pub use query_info::{QueryInfo, QueryState};
 
 /// Default number of simulated devices: the smallest that exercises the exchange.
 const SIMULATED_DEVICES_DEFAULT: usize = 2;
@@ -39,6 +48,7 @@ pub struct WarpjoinRuntime {
     given: Option<Given>,
     opened: Mutex<HashMap<SessionKey, Opened>>,
     admission: Admission,
+    active_queries: ActiveQueries,
     caches: Mutex<Vec<(Weak<Session>, Arc<ColumnCache>)>>,
     kept_plans: Arc<KeptPlans>,
 }
@@ -98,6 +108,7 @@ impl WarpjoinRuntime {
             given,
             opened: Mutex::default(),
             admission: Admission::new(queries_max),
+            active_queries: ActiveQueries::default(),
             caches: Mutex::default(),
             kept_plans: KeptPlans::new(),
         })
@@ -106,6 +117,27 @@ impl WarpjoinRuntime {
     /// Admission control of queries.
     pub(crate) fn admission(&self) -> &Admission {
         &self.admission
+    }
+
+    /// Queries under way.
+    pub(crate) fn active_queries(&self) -> &ActiveQueries {
+        &self.active_queries
+    }
+
+    /// The queries of all sessions that use the devices, or wait for them, the oldest first.
+    pub fn queries(&self) -> Vec<QueryInfo> {
+        self.active_queries.list()
+    }
+
+    /// Ends a query: it fails with [`QueryEnded::Killed`], and gives its memory back. Does not wait for that.
+    ///
+    /// # Errors
+    /// When no query under way has this id.
+    pub fn kill(&self, id: u64) -> Result<()> {
+        if self.active_queries.kill(id) {
+            return Ok(());
+        }
+        exec_err!("no query under way has the id {id}; SHOW QUERIES lists them")
     }
 
     /// Plans of earlier queries.

@@ -3,13 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use arrow::datatypes::Schema;
 use datafusion::execution::TaskContext;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use warpjoin::Cancellation;
 use warpjoin_device::sync::{self, shuttle, thread};
 
 use crate::config::{DeviceChoice, WarpjoinOptions};
-use crate::runtime::admission::Admission;
+use crate::runtime::active_queries::ActiveQueries;
+use crate::runtime::admission::{Admission, PermitOfQuery};
 use crate::runtime::worker::Workers;
-use crate::runtime::{Devices, WarpjoinRuntime};
+use crate::runtime::{Devices, QueryEnded, WarpjoinRuntime};
 
 #[test]
 fn every_job_runs_once_while_threads_time_out() {
@@ -43,14 +48,14 @@ fn admission_limits_queries_and_parts_share_a_permit() {
     sync::under_schedules(|| {
         shuttle::future::block_on(async {
             let (admission, running) = (Arc::new(Admission::new(2)), Arc::new(AtomicUsize::new(0)));
-            let contexts: Vec<_> = (0..4).map(|_| Arc::new(TaskContext::default())).collect();
+            let queries: Vec<Arc<PermitOfQuery>> = (0..4).map(|_| Arc::default()).collect();
             // Each query has two parts. The first to run counts the query as running, the last to end removes it.
             let parts: Vec<_> = (0..4).map(|_| Arc::new(AtomicUsize::new(0))).collect();
             let spawn = |at: usize| {
                 let (admission, running) = (Arc::clone(&admission), Arc::clone(&running));
-                let (context, parts) = (Arc::clone(&contexts[at / 2]), Arc::clone(&parts[at / 2]));
+                let (query, parts) = (Arc::clone(&queries[at / 2]), Arc::clone(&parts[at / 2]));
                 shuttle::future::spawn(async move {
-                    let admitted = admission.admit(&context);
+                    let admitted = admission.admit(&query);
                     if at == 7 {
                         // A query that is dropped while it waits.
                         drop(admitted);
@@ -73,6 +78,39 @@ fn admission_limits_queries_and_parts_share_a_permit() {
             }
             assert!(admission.is_idle());
         });
+    });
+}
+
+#[test]
+fn a_killed_query_cancels_all_its_work() {
+    sync::under_schedules(|| {
+        let queries = Arc::new(ActiveQueries::default());
+        let (context, root) = (Arc::new(TaskContext::default()), Arc::new(EmptyExec::new(Arc::new(Schema::empty()))));
+        let root: Arc<dyn ExecutionPlan> = root;
+        let work = || {
+            let (queries, context, root) = (Arc::clone(&queries), Arc::clone(&context), Arc::clone(&root));
+            thread::spawn(move || {
+                let part = queries.part(&context, &root);
+                part.start();
+                let work = Arc::new(Cancellation::default());
+                part.cancels(&work);
+                // Would go on forever if the query was killed unseen.
+                while !work.is_cancelled() {
+                    thread::yield_now();
+                }
+                assert_eq!(part.why_ended(), Some(QueryEnded::Killed { id: 1 }));
+            })
+        };
+        let threads = [work(), work()];
+        while queries.list().is_empty() {
+            thread::yield_now();
+        }
+        assert!(queries.list().iter().all(|query| query.id() == 1), "parts of a query are two");
+        assert!(queries.kill(1) && !queries.kill(2));
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        assert!(queries.list().is_empty());
+        drop(context);
+        assert!(!queries.kill(1));
     });
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Owns what DataFusion sees of a resident table. Must not know the matcher or how parts run.
 
+pub(crate) mod active_queries;
 pub(crate) mod cached_columns;
 pub(crate) mod load;
 pub(crate) mod provider;
