@@ -158,6 +158,26 @@ fn tables_are_cached_and_freed() {
 }
 
 #[test]
+fn queries_are_listed_and_limited() {
+    let sql = "show queries; select count(*) as listed from warpjoin.queries; \
+               set warpjoin.query_timeout = '90s'; show warpjoin.query_timeout";
+    let output = warpjoin(&["sql", "--device", "sim", "-c", sql]);
+    let text = stdout(&output);
+    assert!(output.status.success(), "{text}{}", stderr(&output));
+    for line in ["| id | state | seconds | query |", "| 0      |", "| warpjoin.query_timeout | 90s   |"] {
+        assert!(text.contains(line), "{line}:\n{text}");
+    }
+    assert_error(&["sql", "-c", "kill 7"], &["no query under way has the id 7", "SHOW QUERIES"]);
+    assert_error(&["sql", "-c", "set warpjoin.query_timeout = 'soon'"], &["warpjoin.query_timeout takes", "30s"]);
+    let slow = "set warpjoin.minimum_rows = 0; set warpjoin.query_timeout = 1; select v % 7 as k, count(*) from \
+                generate_series(1, 10000000) as t(v) group by k";
+    assert_error(
+        &["sql", "--device", "sim", "-c", slow],
+        &["error: the query was cancelled", "warpjoin.query_timeout, 1ms"],
+    );
+}
+
+#[test]
 fn tpch_answers_are_equal_on_simulated_devices() {
     let folder = scratch("tpch");
     let json = folder.join("report.json");

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use datafusion::prelude::SessionConfig;
-use warpjoin_datafusion::register_cache_table;
+use warpjoin_datafusion::{register_cache_table, register_queries_table};
 
 use crate::error::{CliError, Result};
 use crate::target::TargetArgs;
@@ -45,6 +45,7 @@ pub struct ShellArgs {
 pub async fn run_shell(arguments: &ShellArgs) -> Result<bool> {
     let context = arguments.target.session(SessionConfig::new().with_information_schema(true))?;
     register_cache_table(&context)?;
+    register_queries_table(&context)?;
     for table in &arguments.tables {
         table.register(&context).await?;
     }

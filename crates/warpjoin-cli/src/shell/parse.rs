@@ -4,6 +4,7 @@ use datafusion::common::{DataFusionError, TableReference};
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::error::{CliError, Result};
@@ -16,6 +17,10 @@ pub(super) enum Command {
     Cache(TableReference),
     /// `UNCACHE TABLE [IF EXISTS] name`
     Uncache { table: TableReference, if_exists: bool },
+    /// `SHOW QUERIES`
+    Queries,
+    /// `KILL id`
+    Kill(u64),
 }
 
 /// All statements of a script; none of them runs if one is malformed.
@@ -45,6 +50,14 @@ fn command(parser: &mut DFParser<'_>) -> Result<Command> {
         let if_exists = sql.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
         return Ok(Command::Uncache { table: table(parser)?, if_exists });
     }
+    if sql.parse_keyword(Keyword::KILL) {
+        return Ok(Command::Kill(sql.parse_literal_uint().map_err(DataFusionError::from)?));
+    }
+    if is_show_queries(sql) {
+        sql.advance_token();
+        sql.advance_token();
+        return Ok(Command::Queries);
+    }
     let statement = parser.parse_statement()?;
     match &statement {
         Statement::Statement(cache) if matches!(**cache, SqlStatement::Cache { .. }) => {
@@ -52,6 +65,15 @@ fn command(parser: &mut DFParser<'_>) -> Result<Command> {
         }
         _ => Ok(Command::Sql(Box::new(statement))),
     }
+}
+
+/// Whether the next tokens are `SHOW QUERIES`; other statements of SHOW are DataFusion's.
+fn is_show_queries(sql: &Parser<'_>) -> bool {
+    let is = |at: usize, text: &str| match sql.peek_nth_token(at).token {
+        Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case(text),
+        _ => false,
+    };
+    is(0, "show") && is(1, "queries")
 }
 
 fn table(parser: &mut DFParser<'_>) -> Result<TableReference> {
@@ -70,6 +92,8 @@ mod tests {
             Command::Sql(statement) => statement.to_string(),
             Command::Cache(table) => format!("cache {table}"),
             Command::Uncache { table, if_exists } => format!("uncache {table} {if_exists}"),
+            Command::Queries => "queries".to_string(),
+            Command::Kill(id) => format!("kill {id}"),
         };
         parse(script).unwrap().into_iter().map(word).collect()
     }
@@ -80,6 +104,8 @@ mod tests {
         assert_eq!(words("SELECT 1; cache table T ;SELECT ';'"), ["SELECT 1", "cache t", "SELECT ';'"]);
         let script = "CACHE TABLE a.b.\"C d\"; uncache table x;; UNCACHE TABLE IF EXISTS y";
         assert_eq!(words(script), ["cache a.b.C d", "uncache x false", "uncache y true"]);
+        let script = "show Queries; KILL 12; SHOW queries_max; show tables";
+        assert_eq!(words(script), ["queries", "kill 12", "SHOW queries_max", "SHOW TABLES"]);
     }
 
     #[test]
@@ -89,6 +115,11 @@ mod tests {
             "CACHE TABLE a b",
             "UNCACHE a",
             "CACHE LAZY TABLE a",
+            "KILL",
+            "KILL a",
+            "KILL -1",
+            "KILL 1 2",
+            "SHOW QUERIES x",
             "SELECT 1 SELECT 2",
             "SELECT 1; selec 2",
         ] {

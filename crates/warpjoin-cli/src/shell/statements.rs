@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use datafusion::arrow::util::pretty::pretty_format_batches_with_schema;
 use datafusion::prelude::SessionContext;
-use warpjoin_datafusion::{CachedTable, Query, WarpjoinSessionContext, cache_table, uncache_table};
+use warpjoin_datafusion::{CachedTable, Query, WarpjoinSessionContext, cache_table, runtime_of, uncache_table};
 
 use crate::error::{CliError, Result};
 use crate::output::print_line;
@@ -64,8 +64,9 @@ impl Executor {
 async fn run(context: &SessionContext, command: Command) -> Result<PrintedAnswer> {
     let text = match command {
         Command::Sql(statement) => {
+            let text = statement.to_string();
             let plan = context.state().statement_to_plan(*statement).await?;
-            return collect(context.query_of_plan(plan).await?).await;
+            return collect(context.query_of_plan(plan).await?.with_text(&text)).await;
         }
         Command::Cache(table) => {
             let CachedTable { columns, rows, bytes, skipped } = cache_table(context, table.clone()).await?;
@@ -81,6 +82,11 @@ async fn run(context: &SessionContext, command: Command) -> Result<PrintedAnswer
                 return Ok(PrintedAnswer { text: None, rows: 0 });
             }
             format!("{table}: {} columns left the devices", uncache_table(context, table.clone()).await?)
+        }
+        Command::Queries => return collect(context.query("SELECT * FROM warpjoin.queries").await?).await,
+        Command::Kill(id) => {
+            runtime_of(context)?.kill(id)?;
+            format!("query {id} is cancelled")
         }
     };
     Ok(PrintedAnswer { text: Some(text), rows: 0 })
