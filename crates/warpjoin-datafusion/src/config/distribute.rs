@@ -14,6 +14,9 @@ const SMALL_BYTES: u64 = 64 << 20;
 /// Bytes from which on a table goes to all GPUs by itself: what is scanned of it then takes longer than what they tell each other.
 const LARGE_BYTES: u64 = 2 << 30;
 
+/// The same of all columns of files, of which queries read about half.
+const LARGE_FILES_BYTES: u64 = 2 * LARGE_BYTES;
+
 /// On how many devices of a session tables lie. Queries run where their tables lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Distribute {
@@ -32,6 +35,11 @@ impl Distribute {
     /// The most bytes that a table takes which is loaded now to the first of a session's devices alone: see
     /// [`TableBuilder::on_first_up_to`](warpjoin::TableBuilder::on_first_up_to).
     pub fn home_bytes_max(self, session: &Session, budget: MemoryBudget) -> u64 {
+        self.home_bytes(session, budget, LARGE_BYTES)
+    }
+
+    /// The same, where a table is large from `large_bytes` on.
+    fn home_bytes(self, session: &Session, budget: MemoryBudget, large_bytes: u64) -> u64 {
         match (self, session.devices()) {
             (Self::All, [_, _, ..]) if session.kind() == DeviceKind::Cuda => SMALL_BYTES,
             (Self::All, _) => 0,
@@ -39,13 +47,13 @@ impl Distribute {
             (Self::Auto, [first, _, ..]) if session.kind() == DeviceKind::Cuda => {
                 let memory = first.memory();
                 let limit_bytes = memory.limit_bytes().min(budget.device_bytes);
-                (limit_bytes / HOME_DIVISOR).saturating_sub(memory.used_bytes()).min(LARGE_BYTES)
+                (limit_bytes / HOME_DIVISOR).saturating_sub(memory.used_bytes()).min(large_bytes)
             }
             (Self::Auto, _) => 0,
         }
     }
 
-    /// Where a table of about `bytes` is loaded to.
+    /// Where columns of files are loaded to, all of which take about `bytes`.
     ///
     /// # Errors
     /// When the first device fails.
@@ -55,7 +63,7 @@ impl Distribute {
         bytes: u64,
         budget: MemoryBudget,
     ) -> warpjoin::Result<Arc<Session>> {
-        let is_alone = bytes <= self.home_bytes_max(session, budget);
+        let is_alone = bytes <= self.home_bytes(session, budget, LARGE_FILES_BYTES);
         if is_alone { session.member(0) } else { Ok(Arc::clone(session)) }
     }
 }
