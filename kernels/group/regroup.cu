@@ -2,7 +2,7 @@
 //
 // regroup: the rows of a table, spilled ones included, into a larger one. A thread a row, grid stride. Status: WJ_STATUS_GROW,
 // WJ_STATUS_FULL, as of any insertion.
-// merge_row: one row into another, of tables indexed by the key. One block, a thread an accumulator.
+// merge_row: one row into another, of tables indexed by the key. One thread: there are few accumulators.
 #include "common/control.cuh"
 #include "group/accumulate.cuh"
 #include "group/group_table.cuh"
@@ -28,17 +28,13 @@ WJ_ENTRY(regroup, RegroupParams, 256) {
     }
 }
 
-WJ_ENTRY(merge_row, MergeRowParams, 256) {
-    const bool is_group = p.from[0] != 0;
-    __syncthreads();
-    if (!is_group) return;
-    for (u64 at = threadIdx.x; at < p.merge_count; at += blockDim.x) {
+WJ_ENTRY(merge_row, MergeRowParams, 32) {
+    if (threadIdx.x != 0 || p.from[0] == 0) return;
+    for (u64 at = 0; at < p.merge_count; ++at) {
         const u32 kind = (u32)(p.merges[at] >> 32);
         const u32 word = (u32)p.merges[at];
         merge_words(kind, p.to + word, p.from[word], kind == WJ_MERGE_ADD_WIDE ? p.from[word + 1] : 0);
     }
-    if (threadIdx.x == 0) {
-        p.to[0] = 1;
-        p.from[0] = 0;
-    }
+    p.to[0] = 1;
+    p.from[0] = 0;
 }

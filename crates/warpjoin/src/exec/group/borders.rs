@@ -3,7 +3,6 @@
 //! Must not know who made the groups.
 
 use warpjoin_device::{Buffer, Kernel, Launch, Ptr, Stream};
-use warpjoin_kernels::common::BLOCK_THREADS;
 use warpjoin_kernels::group::MergeRowParams;
 
 use crate::exec::relation::GroupTable;
@@ -45,8 +44,7 @@ pub(super) fn merge_borders(
             // Keys beyond the bounds of the plan are those of no row.
             if let (Some(to), Some(from)) = (row_of(first, key), row_of(other, key)) {
                 let params = MergeRowParams { from, to, merges: Ptr::of(&uploaded), merge_count };
-                let block_threads = stream.device().info().block_threads(BLOCK_THREADS);
-                stream.launch(&kernels[first], Launch { blocks: 1, block_threads, shared_bytes: 0 }, &params)?;
+                stream.launch(&kernels[first], Launch { blocks: 1, block_threads: 32, shared_bytes: 0 }, &params)?;
                 launches += 1;
                 // What reads or frees the other table comes behind.
                 streams[other].wait(&stream.record()?)?;
