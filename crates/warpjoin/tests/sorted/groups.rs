@@ -1,14 +1,12 @@
 //! Group-bys of tables that lie in the order of a key: groups are complete on their device, but for keys that two devices share.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use warpjoin::plan::AggregateFunction;
 use warpjoin::{CodeTier, DeviceThreads, ExecOptions, GroupBy, QueryOutput, Session, Table, TableBuilder};
-use warpjoin_device::{SimOptions, open_simulated};
+
+use super::{rows_of, session};
 
 const ROWS: i64 = 3000;
 
@@ -23,10 +21,6 @@ const KEYS: [Keys; 5] = [
     ("one has half of the rows", |row| if row < 1400 { row } else { 1400 + (row - 1400) / 1500 }, false),
     ("all the same", |_| 7, false),
 ];
-
-fn session(devices: usize) -> Arc<Session> {
-    Session::new(open_simulated(&SimOptions { devices, ..SimOptions::default() }).unwrap()).unwrap()
-}
 
 fn table(session: &Arc<Session>, key: fn(i64) -> i64) -> Arc<Table> {
     let rows = 0..ROWS;
@@ -65,19 +59,6 @@ fn grouped(session: &Arc<Session>, keys: &[&str], key: fn(i64) -> i64, options: 
         groups = groups.aggregate(function, Some(column)).unwrap();
     }
     groups.run(session).unwrap()
-}
-
-fn rows_of(output: &QueryOutput) -> Vec<String> {
-    let mut rows = vec![];
-    for batch in &output.batches {
-        let options = FormatOptions::default().with_null("null");
-        let columns: Vec<_> =
-            batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options).unwrap()).collect();
-        let row = |row| columns.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>().join(",");
-        rows.extend((0..batch.num_rows()).map(row));
-    }
-    rows.sort_unstable();
-    rows
 }
 
 fn is_exchanged(output: &QueryOutput) -> bool {
@@ -124,5 +105,5 @@ fn groups_of_shared_keys_in_hash_tables_are_exchanged() {
     let options = ExecOptions { few_rows: Some(0), ..ExecOptions::default() };
     let output = grouped(&session, &["key"], spread, &options);
     assert!(is_exchanged(&output));
-    assert_eq!(rows_of(&output), rows_of(&grouped(&self::session(1), &["key"], spread, &options)));
+    assert_eq!(rows_of(&output), rows_of(&grouped(&super::session(1), &["key"], spread, &options)));
 }

@@ -1,15 +1,13 @@
 //! Joins of tables that lie in the order of their key: each of several devices needs the build rows of its own range only.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use warpjoin::exec::RuntimeFilters;
 use warpjoin::plan::JoinKind;
-use warpjoin::{DeviceThreads, ExecOptions, HashJoin, QueryOutput, Session, Table, TableBuilder};
-use warpjoin_device::{SimOptions, open_simulated};
+use warpjoin::{DeviceThreads, ExecOptions, HashJoin, Session, Table, TableBuilder};
+
+use super::{rows_of, session};
 
 const KINDS: [JoinKind; 7] = [
     JoinKind::Inner,
@@ -20,10 +18,6 @@ const KINDS: [JoinKind; 7] = [
     JoinKind::NotIn,
     JoinKind::Full,
 ];
-
-fn session(devices: usize) -> Arc<Session> {
-    Session::new(open_simulated(&SimOptions { devices, ..SimOptions::default() }).unwrap()).unwrap()
-}
 
 fn table(session: &Arc<Session>, columns: Vec<(&str, ArrayRef)>) -> Arc<Table> {
     let batch = RecordBatch::try_from_iter(columns).unwrap();
@@ -45,19 +39,6 @@ fn orders(session: &Arc<Session>, keys: std::ops::Range<i64>, times: i64) -> Arc
     let shuffled: Vec<i64> = (0..count * times).map(|row| keys.start + row * 7919 % count).collect();
     let values: ArrayRef = Arc::new((0..count * times).collect::<Int64Array>());
     table(session, vec![("o_key", Arc::new(Int64Array::from(shuffled))), ("o_value", values)])
-}
-
-fn rows_of(output: &QueryOutput) -> Vec<String> {
-    let mut rows = vec![];
-    for batch in &output.batches {
-        let options = FormatOptions::default().with_null("null");
-        let columns: Vec<_> =
-            batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options).unwrap()).collect();
-        let row = |row| columns.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>().join(",");
-        rows.extend((0..batch.num_rows()).map(row));
-    }
-    rows.sort_unstable();
-    rows
 }
 
 #[test]
