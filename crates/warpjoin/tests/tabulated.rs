@@ -96,7 +96,7 @@ fn too_many_combinations_are_declined() {
     assert!(matches!(error, Error::Unsupported(Reason::Expression(_))), "{error}");
 }
 
-/// Whether the length of a string, in digits, is a multiple of three.
+/// Whether the length of a string in bytes is a multiple of three.
 #[derive(Debug)]
 struct Thirds;
 
