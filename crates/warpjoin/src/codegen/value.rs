@@ -178,6 +178,7 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::column::range_of_literal;
 
     #[test]
     fn literals_of_one_class_have_one_range() {
@@ -189,5 +190,19 @@ mod tests {
         assert_eq!(Range::of_literal(i128::from(i64::MAX)).c_type(), CType::I64);
         assert_eq!(Range::of_literal(i128::MIN).c_type(), CType::I128);
         assert!(Range::of_literal(i128::MAX).max == i128::MAX);
+    }
+
+    #[test]
+    fn literals_stay_within_their_type() {
+        for (value, data_type) in [
+            (i128::from(i32::MIN), DataType::Int32),
+            (i128::from(i64::MIN), DataType::Int64),
+            (-128, DataType::Int8),
+            (255, DataType::UInt8),
+        ] {
+            let (range, bounds) = (range_of_literal(value, &data_type), range_of_type(&data_type).expect("an integer"));
+            assert!(range.min >= bounds.min && range.max <= bounds.max, "{value}: {range:?}");
+            assert!(range.min <= value && value <= range.max, "{value}: {range:?}");
+        }
     }
 }

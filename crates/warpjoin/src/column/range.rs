@@ -48,12 +48,12 @@ impl Range {
     }
 }
 
-/// Range of a literal of a type; see [`Range::of_literal`]. A class of 64 bits has room for numbers that no type of 64 bits
-/// has: minima and maxima rely on bounds within the type.
+/// Range of a literal of a type; see [`Range::of_literal`]. A class may have room for numbers that the type has not, such as
+/// that of the least of 32 bits: minima, maxima and orders rely on bounds within the type.
 pub(crate) fn range_of_literal(value: i128, data_type: &DataType) -> Range {
     let range = Range::of_literal(value);
     match range_of_type(data_type) {
-        Some(bounds) if bounds.span_bits() == u64::BITS => range.within(bounds),
+        Some(bounds) if value >= bounds.min && value <= bounds.max => range.within(bounds),
         _ => range,
     }
 }
