@@ -48,7 +48,7 @@ fn not_in(build: &Arc<Table>, probe: &Arc<Table>, nulls: [bool; 2]) -> Plan {
     plan
 }
 
-/// Null build keys are counted where there can be any. All kernels are foreseen: they do not depend on what is found.
+/// Null build keys are counted where there can be any.
 #[test]
 fn not_in_asks_for_nulls_where_there_can_be_any() {
     let some = |step: i64| (0..90).map(|row| (row % step != 0).then_some(row)).collect::<Vec<_>>();
@@ -74,7 +74,6 @@ fn not_in_asks_for_nulls_where_there_can_be_any() {
                 let (rows, metrics) = run(&session, &plan, &ExecOptions { reduced_rows_min, ..as_given() });
                 assert_eq!(rows.len(), left, "{nulls:?}, reduced from {reduced_rows_min:?} rows on");
                 assert_eq!(named(&metrics, "-> Count"), counts, "{:?}", metrics.pipelines);
-                assert!(metrics.dry_runs <= 1, "{:?}", metrics.pipelines);
             }
         }
     }

@@ -323,7 +323,7 @@ fn a_table_that_turns_out_large_gets_a_filter() {
     assert_eq!(rows, wanted);
     assert_eq!(tests_of(&metrics), ["Bloom filter"], "{:?}", metrics.pipelines);
     let (_, again) = run(&session, &plan, &options(RuntimeFilters::Auto));
-    assert_eq!((again.dry_runs, again.compiled_modules), (0, 0));
+    assert_eq!(again.compiled_modules, 0);
 }
 
 /// What GPUs get: the kernels that fill filters, and pipelines that test them and stop early, through NVRTC.

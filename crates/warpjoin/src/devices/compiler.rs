@@ -1,4 +1,4 @@
-//! Compiles modules in the background, on all cores, for queries that will want them.
+//! Compiles modules in the background, on all cores.
 //!
 //! Owns threads and order; must not know what a query is, but that it may end before its modules are compiled. A thread
 //! that wants a module compiles it by itself if nobody has begun, so nothing waits for a place in the queue.
@@ -36,8 +36,8 @@ struct Job {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// What may be wanted, if a guess is wrong.
-    speculative: VecDeque<Job>,
+    /// What any query may want.
+    prebuilt: VecDeque<Job>,
     /// What is to take the place of kernels that interpret.
     better: VecDeque<Job>,
     /// Hashes of all that was ever in `better`: what fails is not tried again. Their texts would fill the memory of a process
@@ -54,12 +54,12 @@ struct Queue {
 
 impl Queue {
     fn waiting(&self) -> usize {
-        self.jobs.len() + self.speculative.len() + self.better.len()
+        self.jobs.len() + self.prebuilt.len() + self.better.len()
     }
 
     /// The next job, and whether it is of `better`: half of the cores are left to queries.
     fn next(&mut self) -> Option<(Job, bool)> {
-        if let Some(job) = self.jobs.pop_front().or_else(|| self.speculative.pop_front()) {
+        if let Some(job) = self.jobs.pop_front().or_else(|| self.prebuilt.pop_front()) {
             return Some((job, false));
         }
         if self.improving > 0 && self.improving >= cores() / 2 {
@@ -91,21 +91,30 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// Has modules compiled for all of `devices`, the first ones first, speculative ones after all others.
-    pub(crate) fn enqueue(&self, query: QueryId, modules: Vec<ModuleSource>, devices: &[Device], is_speculative: bool) {
+    /// Has modules compiled for all of `devices`, the first ones first.
+    pub(crate) fn enqueue(&self, query: QueryId, modules: Vec<ModuleSource>, devices: &[Device]) {
         let jobs =
             modules.into_iter().map(|module| Job { query, module, devices: devices.to_vec(), is_for_store: false });
         let mut queue = self.shared.locked();
-        if is_speculative { &mut queue.speculative } else { &mut queue.jobs }.extend(jobs);
+        queue.jobs.extend(jobs);
         start_threads(&mut queue, &self.shared);
     }
 
-    /// Has modules compiled that the disk cache lacks, behind all others.
-    pub(crate) fn store(&self, query: QueryId, modules: Vec<ModuleSource>, device: &Device) {
-        let devices = || vec![device.clone()];
-        let jobs = modules.into_iter().map(|module| Job { query, module, devices: devices(), is_for_store: true });
+    /// Has modules loaded that any query may want, behind those that queries have asked for.
+    pub(crate) fn load(&self, modules: Vec<ModuleSource>, devices: &[Device]) {
+        self.prepare(modules, devices, false);
+    }
+
+    /// Has modules compiled that any query may want and the disk cache lacks, behind all others.
+    pub(crate) fn store(&self, modules: Vec<ModuleSource>, device: &Device) {
+        self.prepare(modules, std::slice::from_ref(device), true);
+    }
+
+    fn prepare(&self, modules: Vec<ModuleSource>, devices: &[Device], is_for_store: bool) {
+        let query = QueryId::new();
+        let jobs = modules.into_iter().map(|module| Job { query, module, devices: devices.to_vec(), is_for_store });
         let mut queue = self.shared.locked();
-        queue.speculative.extend(jobs);
+        queue.prebuilt.extend(jobs);
         start_threads(&mut queue, &self.shared);
     }
 
@@ -132,7 +141,6 @@ impl Compiler {
     pub(crate) fn forget(&self, query: QueryId) {
         let mut queue = self.shared.locked();
         queue.jobs.retain(|job| job.query != query);
-        queue.speculative.retain(|job| job.query != query);
     }
 }
 
@@ -141,7 +149,7 @@ impl Drop for Compiler {
         let mut queue = self.shared.locked();
         queue.is_closed = true;
         queue.jobs.clear();
-        queue.speculative.clear();
+        queue.prebuilt.clear();
         queue.better.clear();
         let threads = std::mem::take(&mut queue.threads);
         drop(queue);
@@ -257,7 +265,7 @@ mod tests {
     fn every_device_gets_every_module() {
         let devices = open_simulated(&SimOptions { devices: 3, ..SimOptions::default() }).unwrap();
         let (compiler, modules) = (Compiler::default(), [module(1), module(2)]);
-        compiler.enqueue(QueryId::new(), modules.to_vec(), &devices, false);
+        compiler.enqueue(QueryId::new(), modules.to_vec(), &devices);
         compiler.finish();
         assert!(devices.iter().all(|device| modules.iter().all(|module| device.is_compiled(module))));
     }
@@ -282,14 +290,13 @@ mod tests {
         let (compiler, gone, other) = (Compiler::default(), QueryId::new(), QueryId::new());
         // No threads: the queue alone.
         compiler.shared.locked().running = usize::MAX / 2;
-        compiler.enqueue(gone, vec![module(3)], &devices, false);
-        compiler.enqueue(gone, vec![module(4)], &devices, true);
-        compiler.enqueue(other, vec![module(5)], &devices, true);
+        compiler.enqueue(gone, vec![module(3)], &devices);
+        compiler.enqueue(other, vec![module(4)], &devices);
+        compiler.store(vec![module(5)], &devices[0]);
         compiler.forget(gone);
-        assert!(compiler.shared.locked().jobs.is_empty());
-        assert_eq!(compiler.shared.locked().speculative.len(), 1);
+        assert_eq!(compiler.shared.locked().jobs.len(), 1);
         let shared = Arc::clone(&compiler.shared);
         drop(compiler);
-        assert!(shared.locked().speculative.is_empty() && devices[0].compiled_modules() == 0);
+        assert!(shared.locked().waiting() == 0 && devices[0].compiled_modules() == 0);
     }
 }

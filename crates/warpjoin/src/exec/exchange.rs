@@ -124,9 +124,9 @@ impl Query<'_> {
         self.copy_to(rows, devices, "Broadcast")
     }
 
-    /// The devices where a relation has rows; the first one if there are none, and all of them in a dry run.
+    /// The devices where a relation has rows; the first one if there are none.
     pub(super) fn devices_with_rows(&self, relation: &Relation) -> Vec<usize> {
-        let has_rows = |&device: &usize| self.is_dry() || relation.source.shard_rows(device) > 0;
+        let has_rows = |&device: &usize| relation.source.shard_rows(device) > 0;
         let devices: Vec<usize> = (0..self.devices()).filter(has_rows).collect();
         if devices.is_empty() { vec![0] } else { devices }
     }
@@ -134,7 +134,7 @@ impl Query<'_> {
     /// A copy of build rows for the probes of each device: those in its range of key words, or all if there are few or no ranges.
     pub(super) fn build_rows_for(&mut self, rows: &Intermediate, ranges: Option<&[[u64; 2]]>) -> Result<Intermediate> {
         let shards = match ranges {
-            Some(ranges) if self.is_dry() || !self.are_few(&rows.columns, rows.rows()) => {
+            Some(ranges) if !self.are_few(&rows.columns, rows.rows()) => {
                 self.exchanged(rows, Owners::Ranges(ranges))?
             }
             _ => {
@@ -154,20 +154,17 @@ impl Query<'_> {
     /// All rows on each of some devices, in the order of the devices that they come from.
     fn copy_to(&mut self, rows: Intermediate, targets: &[usize], name: &str) -> Result<Intermediate> {
         let is_there = rows.home().is_some_and(|home| targets == [home]);
-        if self.devices() == 1 || !self.is_dry() && (is_there || rows.rows() == 0) {
+        if self.devices() == 1 || is_there || rows.rows() == 0 {
             return Ok(rows);
         }
         let shards = self.copies(&rows, targets, name)?;
         Ok(Intermediate::new(rows.columns, rows.rows_max, shards))
     }
 
-    /// The same of rows that stay; none in a dry run.
+    /// The same of rows that stay.
     fn copies(&mut self, rows: &Intermediate, targets: &[usize], name: &str) -> Result<Vec<IntermediateShard>> {
         let _span = span(|| name);
         let kernels = self.compile(&exchange_module(self.options.hash_bits), "exchange_copy")?;
-        if self.is_dry() {
-            return Ok(vec![]);
-        }
         let total = rows.rows();
         let mut shards = vec![];
         for (device, stream) in self.streams.iter().enumerate() {
@@ -249,14 +246,9 @@ impl Query<'_> {
         Ok(Intermediate::new(rows.columns, rows.rows_max, shards))
     }
 
-    /// The same of rows that stay; none in a dry run.
+    /// The same of rows that stay.
     fn exchanged(&mut self, rows: &Intermediate, owners: Owners<'_>) -> Result<Vec<IntermediateShard>> {
         let _span = span(|| "exchange");
-        if self.is_dry() {
-            let module = exchange_module(self.options.hash_bits);
-            self.compile_all(["exchange_count", "exchange_rows", "exchange_copy"].map(|entry| (&module, entry)))?;
-            return Ok(vec![]);
-        }
         self.options.check_cancelled()?;
         let counted = self.count_owners(rows, owners)?;
         let mut shards = vec![];

@@ -99,20 +99,17 @@ impl Query<'_> {
                 }
                 Sink::Slice(range) => self.range_of(relation, *range)?,
                 Sink::Limit { skip, fetch } => self.limited(&relation, *skip, *fetch)?,
-                Sink::Sort { keys, width, range, input } => {
-                    let keys = (execution.bind_keys(keys)?, *width);
-                    self.sort(relation, keys, *range, execution.node(*input))?
-                }
+                Sink::Sort { keys, width, range } => self.sort(relation, execution.bind_keys(keys)?, *width, *range)?,
                 Sink::Window { partition_by, order_by, calls, schema } => {
                     let (partition_by, order_by) = (execution.bind_all(partition_by)?, execution.bind_keys(order_by)?);
                     let calls = bound(calls, WindowCall::map, |expr| execution.bind(expr))?;
                     let node = WindowNode { schema, partition_by: &partition_by, order_by: &order_by, calls: &calls };
                     self.window(relation, node)?
                 }
-                Sink::Aggregate { group_by, calls, input } => {
+                Sink::Aggregate { group_by, calls } => {
                     let group_by = execution.bind_all(group_by)?;
                     let calls = bound(calls, AggregateCall::map, |expr| execution.bind(expr))?;
-                    self.aggregate_rows(relation, execution.node(*input), &group_by, &calls)?
+                    self.aggregate_rows(relation, &group_by, &calls)?
                 }
                 Sink::ShareBuild { number, join, has_filters } => {
                     let join = execution.bind_join(join)?;
@@ -143,9 +140,7 @@ impl Query<'_> {
             physical::Source::Table { table, columns } => {
                 let table = execution.table(*table)?;
                 self.check_table(table)?;
-                if !self.is_dry() {
-                    table.bring_back(columns, self.options.memory_budget())?;
-                }
+                table.bring_back(columns, self.options.memory_budget())?;
                 Relation::new(Source::Table(Arc::clone(table), columns.clone()))
             }
             physical::Source::Pipeline(id) => outputs.read(*id)?,
@@ -188,7 +183,6 @@ impl Query<'_> {
             Step::Join { build: id, join, wanted } => {
                 let build = outputs.read(*id)?;
                 relation = self.join_relations(&execution.bind_join(join)?, build, relation, *wanted)?;
-                // Of a dry run there are none: kernels do not depend on it.
                 let has_rows = relation.joins.last().is_some_and(|table| table.build.rows() > 0);
                 let has_rows = self.joins.has_build_rows.take().unwrap_or(has_rows);
                 outputs.has_rows.insert(id.0, has_rows);

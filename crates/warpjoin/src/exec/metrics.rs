@@ -13,9 +13,6 @@ pub struct QueryMetrics {
     pub planning_ns: u64,
     /// Compiling kernels, or loading them from the disk cache.
     pub compile_ns: u64,
-    /// Times that it was looked which kernels will be wanted: once where some were not in memory, and again where a guess
-    /// was wrong.
-    pub dry_runs: u32,
     /// Kernel modules that were not in memory.
     pub compiled_modules: u64,
     /// Pipelines that ran interpreted ([`crate::ExecOptions::code_tier`]).

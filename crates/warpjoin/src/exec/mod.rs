@@ -190,7 +190,7 @@ fn execute<T>(
     options: &ExecOptions,
     finish: impl FnOnce(&mut Query<'_>, Relation) -> Result<T>,
 ) -> Result<(T, QueryMetrics)> {
-    let mut query = Query::new(session, inputs, options, execution)?;
+    let mut query = Query::new(session, inputs, options)?;
     let outcome = query.run_pipelines(execution).and_then(|relation| finish(&mut query, relation));
     // Of what stays on the devices nobody has said it yet.
     let noted = query.note_result();

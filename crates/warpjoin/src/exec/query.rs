@@ -40,20 +40,16 @@ use times::Times;
 pub(crate) struct Query<'a> {
     /// The first field, so that the wait comes before any buffer goes.
     pub last_wait: Waits,
-    /// `None` in a dry run, which launches nothing.
-    pub permits: Option<LaunchPermits>,
+    pub permits: LaunchPermits,
     pub session: &'a Arc<Session>,
     pub streams: Vec<Stream>,
     /// One a device. Kernels read them to end early when the query is cancelled.
     pub cancel_words: Arc<[CancelWord]>,
-    pub execution: &'a Execution<'a>,
     pub inputs: &'a Inputs,
     pub options: &'a ExecOptions,
     pub metrics: QueryMetrics,
     pub times: Times,
     pub compilation: Compilation,
-    /// Rows and groups that a dry run expects of the next group-by.
-    pub expected_groups: Option<(f64, f64)>,
     pub joins: Joins,
     /// What was enqueued and nobody has looked at yet.
     pub pending: Vec<Pending>,
@@ -68,59 +64,39 @@ pub(crate) struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    pub(crate) fn new(
-        session: &'a Arc<Session>,
-        inputs: &'a Inputs,
-        options: &'a ExecOptions,
-        execution: &'a Execution<'a>,
-    ) -> Result<Self> {
+    pub(crate) fn new(session: &'a Arc<Session>, inputs: &'a Inputs, options: &'a ExecOptions) -> Result<Self> {
         let permits = session.device_set().scheduler().open(&options.cancel);
         let streams = session.device_set().query_streams(options.memory_budget(), &permits)?;
         let word = |device: &Device| device.cancel_word(&options.cancel);
         let cancel_words = session.devices().iter().map(word).collect::<Result<_, _>>()?;
-        let query = Self::on(streams, cancel_words, session, inputs, options, execution);
-        Ok(Self { permits: Some(permits), ..query })
-    }
-
-    /// On streams of one query, which its other parts may use too.
-    pub(super) fn on(
-        streams: Vec<Stream>,
-        cancel_words: Arc<[CancelWord]>,
-        session: &'a Arc<Session>,
-        inputs: &'a Inputs,
-        options: &'a ExecOptions,
-        execution: &'a Execution<'a>,
-    ) -> Self {
-        Self {
+        Ok(Self {
             last_wait: Waits::of(&streams),
-            permits: None,
+            permits,
             session,
             streams,
             cancel_words,
-            execution,
             inputs,
             options,
             metrics: QueryMetrics::default(),
             times: Times::default(),
             compilation: Compilation::new(session.device_set()),
-            expected_groups: None,
             joins: Joins::default(),
             pending: vec![],
             uploads: HashMap::new(),
             tests: TestResults::default(),
             kept: vec![],
             shared: SharedRelations::default(),
-        }
+        })
     }
 
     /// How long it has waited for launch permits, in ns.
     pub(super) fn permit_wait_ns(&self) -> u64 {
-        self.permits.as_ref().map_or(0, LaunchPermits::waited_ns)
+        self.permits.waited_ns()
     }
 
     /// Gives the launch permit back before it waits for something other than its kernels.
     pub(super) fn release_permit(&self) {
-        self.permits.iter().for_each(LaunchPermits::release);
+        self.permits.release();
     }
 
     pub(crate) fn devices(&self) -> usize {

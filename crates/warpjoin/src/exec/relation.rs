@@ -24,7 +24,7 @@ pub(crate) use partitioned::{PARTITION_BITS_MAX, PartitionedRows, PartitionedSha
 pub(super) use ranges::{ColumnRanges, are_apart};
 pub(super) use shared::SharedRelations;
 pub use shared::SharedRows;
-pub(super) use shared_build::{BuildKeys, Joins, KeyRanges, SharedBuild, SharedBuildRows, SharedSource, TableGuess};
+pub(super) use shared_build::{BuildKeys, Joins, KeyRanges, SharedBuild, SharedBuildRows, SharedSource};
 pub(super) use table_columns::{Part, TableColumns};
 
 /// Values that a column's bounds span for each row, up to which a table of all of them is gone through in order.
@@ -43,7 +43,7 @@ pub(crate) struct Relation {
     /// Columns after the last step.
     pub width: usize,
     /// Bound of the rows after the last step, over all devices. Known from the plan alone but for
-    /// joins with duplicate keys, so that a dry run generates the same code.
+    /// joins with duplicate keys.
     pub rows_max: u64,
 }
 
@@ -295,14 +295,9 @@ impl Source {
         home((0..devices).map(|device| self.shard_rows(device)))
     }
 
-    /// Most rows of a shard; of a dry run, where there are no shards, the bound of all rows.
+    /// Most rows of a shard.
     pub(crate) fn shard_rows_max(&self, devices: usize) -> u64 {
-        match self {
-            Self::Intermediate(rows) if rows.shards.len() < devices => rows.rows_max,
-            Self::Groups(groups) if groups.shards.len() < devices => groups.groups_max,
-            Self::Matches(matches, _) if matches.probe.shards.len() < devices => matches.probe.rows_max,
-            _ => (0..devices).map(|device| self.shard_rows(device)).max().unwrap_or(0),
-        }
+        (0..devices).map(|device| self.shard_rows(device)).max().unwrap_or(0)
     }
 
     /// Buffer with the values of a column, if any are stored. Of tables, the columns may lie elsewhere the next time.

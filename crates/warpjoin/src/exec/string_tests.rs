@@ -74,7 +74,7 @@ impl StringPlaces {
 }
 
 /// The module of the kernel.
-pub(crate) fn string_module() -> ModuleSource {
+fn string_module() -> ModuleSource {
     Constants::USUAL.module(warpjoin_kernels::STRINGS, TestParams::<()>::ENTRIES.iter().copied())
 }
 

@@ -344,11 +344,6 @@ pub(super) fn values_of(input: &Estimate, group_by: &[Expr]) -> Vec<f64> {
         .collect()
 }
 
-/// Groups by some keys.
-pub(super) fn groups_of(input: &Estimate, group_by: &[Expr]) -> f64 {
-    values_of(input, group_by).iter().product::<f64>().min(input.rows).max(1.0)
-}
-
 fn of_groups(input: &Estimate, group_by: &[Expr], calls: usize) -> Estimate {
     let keys = values_of(input, group_by);
     let rows = keys.iter().product::<f64>().min(input.rows).max(1.0);

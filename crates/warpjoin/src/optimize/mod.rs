@@ -23,7 +23,6 @@ mod share;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::expr::Expr;
 use crate::options::{ExecOptions, JoinOrder, RuntimeFilters};
 use crate::plan::rewrite::{rewrite_aggregates, rewrite_full_joins, rewrite_not_in};
 use crate::plan::{InputTables, Plan};
@@ -89,12 +88,6 @@ pub(crate) fn optimize(
 /// Rows that a plan is expected to put out.
 pub(crate) fn expected_rows(plan: &Plan, inputs: &[Arc<Table>]) -> f64 {
     estimate::estimate(plan, inputs).rows
-}
-
-/// Rows that a plan is expected to put out, and groups among them.
-pub(crate) fn expected_groups(plan: &Plan, keys: &[Expr], inputs: &[Arc<Table>]) -> (f64, f64) {
-    let input = estimate::estimate(plan, inputs);
-    (input.rows, estimate::groups_of(&input, keys))
 }
 
 struct Optimizer<'a> {

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use warpjoin_device::{Device, DeviceKind, Kernel, Stream};
 
 use crate::codegen::{FixedModule, USUAL_HASH_BITS, interpreters, prebuilt};
-use crate::devices::compiler::QueryId;
 use crate::devices::{DeviceSet, MemoryBudget};
 use crate::optimize::Orders;
 use crate::plan::Plan;
@@ -190,9 +189,9 @@ fn prepare(devices: &DeviceSet) {
     let all = devices.devices();
     let module = interpreters(USUAL_HASH_BITS);
     let modules = module.entries.iter().map(|entry| all[0].module_of(&module, entry).into_owned()).collect();
-    devices.compiler().enqueue(QueryId::new(), modules, all, true);
+    devices.compiler().load(modules, all);
     if !STORED.swap(true, Ordering::Relaxed) {
-        devices.compiler().store(QueryId::new(), prebuilt(), &all[0]);
+        devices.compiler().store(prebuilt(), &all[0]);
     }
 }
 

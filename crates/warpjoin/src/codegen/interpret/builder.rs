@@ -5,8 +5,7 @@ use std::collections::{HashMap, HashSet};
 use warpjoin_kernels::interpret::Operation;
 
 use super::matches::Matching;
-use super::operand::{ListEntry, Next, Operand, Step, number_of};
-use super::program::{ProgramKind, Shared};
+use super::operand::{ListEntry, Next, Operand, ProgramKind, Shared, Step, number_of};
 use super::value::Typed;
 use crate::codegen::program::{Field, Kernel, Nodes, Type, Variable};
 use crate::codegen::value::CType;

@@ -8,8 +8,7 @@ use warpjoin_kernels::interpret::{
 };
 
 use super::builder::{Builder, Made, Unknown};
-use super::operand::{ListEntry, Next, Operand, Step};
-use super::program::{ProgramKind, Shared};
+use super::operand::{ListEntry, Next, Operand, ProgramKind, Shared, Step};
 use super::value::is_wide;
 use crate::codegen::program::{
     Accumulate, Around, Field, GroupFrame, GroupLoop, GroupTarget, Kernel, Slot, TableFields,

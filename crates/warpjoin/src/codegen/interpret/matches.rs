@@ -4,8 +4,7 @@ use warpjoin_kernels::interpret::{Operation as Do, match_list};
 
 use super::body::Open;
 use super::builder::{Builder, Made, Unknown};
-use super::operand::{ListEntry, Next, Operand, Step};
-use super::program::ProgramKind;
+use super::operand::{ListEntry, Next, Operand, ProgramKind, Step};
 use crate::codegen::program::{Item, Kernel, MatchLookUp, MatchUnits, Variable};
 use crate::codegen::shapes::MatchForm;
 use crate::codegen::value::CType;

@@ -15,4 +15,5 @@ mod program;
 mod statement;
 mod value;
 
-pub(crate) use program::{EncodedProgram, Program, ProgramKind, SharedBytes};
+pub(crate) use operand::ProgramKind;
+pub(crate) use program::{EncodedProgram, Program, SharedBytes};

@@ -1,4 +1,4 @@
-//! Operands of instructions before registers are numbered, and instructions that have them.
+//! What a program is made of: operands before registers are numbered, instructions that have them, and its kind.
 
 use warpjoin_kernels::interpret::Operation;
 
@@ -83,4 +83,29 @@ pub(super) enum ListEntry {
 /// The number of a parameter.
 pub(super) fn number_of(field: Field) -> u32 {
     field.index() as u32
+}
+
+/// Which of the kernels interprets a program, and what its blocks share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProgramKind {
+    /// A row a thread, or several.
+    Rows,
+    /// The same into a group table.
+    Groups,
+    /// Matches of partitioned relations, which may go into a group table.
+    Matches,
+    /// Tiles of rows, counted by partition.
+    Count,
+    /// Tiles of rows, moved to their partitions.
+    Scatter,
+}
+
+/// A block's table in front of a group table.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Shared {
+    pub head_words: u32,
+    pub slots: u32,
+    pub slot_bytes: u32,
+    /// There must be all of these slots.
+    pub keeps_slots: bool,
 }

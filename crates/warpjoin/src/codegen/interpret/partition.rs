@@ -4,8 +4,7 @@ use warpjoin_kernels::interpret::Operation as Do;
 
 use super::body::Open;
 use super::builder::{Builder, Made, Unknown};
-use super::operand::{Next, Operand, Step};
-use super::program::ProgramKind;
+use super::operand::{Next, Operand, ProgramKind, Step};
 use crate::codegen::program::{PartitionItem, Variable};
 use crate::codegen::value::CType;
 

@@ -4,34 +4,9 @@ use warpjoin_kernels::interpret::{INTERPRET_VALUES, REGISTER, group_list};
 
 use super::allocate::{Registers, allocate};
 use super::builder::{Builder, Made, Unknown};
-use super::operand::{ListEntry, Next, Operand, Step};
+use super::operand::{ListEntry, Next, Operand, ProgramKind, Shared, Step};
 use crate::codegen::program::Kernel;
 use crate::codegen::shapes::PreAggregation;
-
-/// Which of the kernels interprets a program, and what its blocks share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ProgramKind {
-    /// A row a thread, or several.
-    Rows,
-    /// The same into a group table.
-    Groups,
-    /// Matches of partitioned relations, which may go into a group table.
-    Matches,
-    /// Tiles of rows, counted by partition.
-    Count,
-    /// Tiles of rows, moved to their partitions.
-    Scatter,
-}
-
-/// A block's table in front of a group table.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Shared {
-    pub head_words: u32,
-    pub slots: u32,
-    pub slot_bytes: u32,
-    /// There must be all of these slots.
-    pub keeps_slots: bool,
-}
 
 /// The program of a pipeline: what the kernels of `kernels/interpret` take, but for places in shared memory.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ pub(super) fn open_source(b: &mut Binder, source: &SourceShape) -> Environment {
         SourceShape::Groups(shape) => {
             let rows = b.params.once(Type::Input(CType::U64), Binding::SourceGroups);
             let stride_words = shape.stride_words;
-            // Whether there are any is seen when rows are aggregated, and decides nothing here: so a dry run need not know.
+            // Whether there are any is seen when rows are aggregated, and decides nothing here.
             let finished = (shape.mode == GroupMode::Narrow).then(|| {
                 let finished = b.params.once(Type::Input(CType::U64), Binding::SourceFinished);
                 [finished, b.params.once(Type::Value(CType::U64), Binding::SourceFinishedRows)]

@@ -15,7 +15,7 @@ use crate::exec::launch::launch_shape;
 use crate::exec::query::Query;
 use crate::exec::relation::{ColumnRanges, GroupShard, GroupTable, PartitionChoice, Relation, Source, are_apart};
 use crate::expr::Expr;
-use crate::plan::{AggregateCall, Plan, State, Term};
+use crate::plan::{AggregateCall, State, Term};
 use crate::table::Ranges;
 use crate::{Error, Result};
 
@@ -57,16 +57,14 @@ pub(super) struct Aggregation {
 }
 
 impl Query<'_> {
-    /// Groups the rows of `input`, if that is known, by accumulators.
+    /// Groups rows by accumulators.
     pub(in crate::exec) fn aggregate_rows(
         &mut self,
         relation: Relation,
-        input: Option<&Plan>,
         keys: &[Expr],
         calls: &[AggregateCall],
     ) -> Result<Relation> {
         let aggregation = Aggregation::of(keys, calls)?;
-        self.expect_groups(input, keys);
         if self.options.pass_rows.is_some()
             && !keys.is_empty()
             && let Some(groups) = self.group_in_passes(&relation, keys, &aggregation)?
@@ -97,8 +95,7 @@ impl Query<'_> {
         if self.devices() == 1 {
             return Ok(groups);
         }
-        let home = if self.is_dry() { None } else { relation.source.home(self.devices()) };
-        let Some(home) = home else {
+        let Some(home) = relation.source.home(self.devices()) else {
             return match self.complete_in_place(&mut groups, relation.ranges_of(keys))? {
                 true => Ok(groups),
                 false => self.merge_groups(groups, keys, accumulators),
@@ -117,11 +114,9 @@ impl Query<'_> {
                 return Ok(false);
             };
             let kernels = self.compile(&regroup(self.options.hash_bits), "merge_row")?;
-            if !self.is_dry() {
-                let (launches, kept) = merge_borders(groups, range, &self.streams, &kernels)?;
-                self.metrics.launches += launches;
-                self.kept.extend(kept);
-            }
+            let (launches, kept) = merge_borders(groups, range, &self.streams, &kernels)?;
+            self.metrics.launches += launches;
+            self.kept.extend(kept);
         }
         groups.ranges = ranges;
         Ok(true)
@@ -138,7 +133,7 @@ impl Query<'_> {
         let sink = Sink::RouteGroups { keys: (0..keys.len()).collect(), columns: (0..partial.width).collect() };
         let (rows, _) = self.run_rows(&partial, &sink, "PartitionGroups")?;
         drop(partial);
-        let are_few = !self.is_dry() && self.are_few(&rows.columns, rows.rows());
+        let are_few = self.are_few(&rows.columns, rows.rows());
         let rows = if are_few { self.gather(rows)? } else { self.exchange(rows)? };
         let home = rows.home();
         // Column 0 is the key word for routing.
@@ -164,9 +159,6 @@ impl Query<'_> {
         // Neighbours meet in a block's table, and what is left goes to the group table in its order.
         let is_in_order = planned.is_sorted && planned.shape.mode == GroupMode::Dense;
         let estimate = if is_in_order { None } else { self.estimate_groups(relation, &planned.shape, &keys)? };
-        if self.is_dry() {
-            return self.guess_groups(relation, keys, accumulators, planned, estimate);
-        }
         if let ([stream], Some(estimate)) = (self.streams.as_slice(), estimate) {
             // Rather than when rows are partitioned.
             stream.check_budget((estimate.groups * (planned.shape.stride_words * 8) as f64) as u64)?;
@@ -176,7 +168,7 @@ impl Query<'_> {
         let decisions = self.decisions();
         // One group has one form.
         if planned.shape.mode != GroupMode::Global {
-            self.known(RuntimeDecision::Groups(choice));
+            self.note_decision(RuntimeDecision::Groups(choice));
         }
         if let Some(choice) = choice {
             if let Some(partitioned) = self.partition_groups(relation, &keys, &accumulators, choice.bits)? {
@@ -184,74 +176,9 @@ impl Query<'_> {
                 let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
                 return self.run_planned(&relation, planned, estimate);
             }
-            self.known_instead(decisions, RuntimeDecision::Groups(None));
+            self.note_decision_instead(decisions, RuntimeDecision::Groups(None));
         }
         self.run_planned(relation, planned, estimate)
-    }
-
-    /// The group-by that a dry run supposes. The kernels for other forms, which many more or fewer groups would ask for, are
-    /// compiled speculatively.
-    fn guess_groups(
-        &mut self,
-        relation: &Relation,
-        keys: Vec<Expr>,
-        accumulators: Vec<Accumulator>,
-        planned: PlannedGroups,
-        estimate: Option<Estimate>,
-    ) -> Result<GroupTable> {
-        let is_guessed = self.guesses();
-        let choose = |query: &Self, times: f64| {
-            let estimate = estimate.map(|estimate| estimate.times(times));
-            estimate.and_then(|estimate| query.choose_partition(relation, &planned.shape, &accumulators, estimate))
-        };
-        let likely = choose(self, 1.0);
-        let known = match planned.shape.mode {
-            GroupMode::Global => None,
-            _ => match self.known(RuntimeDecision::Groups(likely)) {
-                RuntimeDecision::Groups(known) => known,
-                _ => likely,
-            },
-        };
-        let partitioned = match known {
-            Some(choice) => self.dry_partition(relation, &keys, &accumulators, choice)?,
-            None => None,
-        };
-        let groups = match partitioned {
-            Some(groups) => groups,
-            None => {
-                self.compile_pipeline(relation, &planned.generated)?;
-                GroupTable::new(planned.groups_max, Arc::clone(&planned.shape), vec![])
-            }
-        };
-        if is_guessed && estimate.is_some() && self.wants_spares() {
-            let best = |query: &Self, estimate| query.best_partition(relation, &planned.shape, &accumulators, estimate);
-            let forced = estimate.and_then(|estimate| best(self, estimate)).map(|(choice, _)| choice);
-            let forced = forced.filter(|_| self.options.group_by_form.is_none());
-            for other in [None, forced, choose(self, 8.0), choose(self, 0.125)] {
-                self.speculate(|query| match other {
-                    Some(choice) => query.dry_partition(relation, &keys, &accumulators, choice).map(|_| ()),
-                    None => query.compile_pipeline(relation, &planned.generated).map(|_| ()),
-                });
-            }
-        }
-        Ok(groups)
-    }
-
-    /// A group-by of partitioned rows, in a dry run; `None`: they can't be partitioned.
-    fn dry_partition(
-        &mut self,
-        relation: &Relation,
-        keys: &[Expr],
-        accumulators: &[Accumulator],
-        choice: PartitionChoice,
-    ) -> Result<Option<GroupTable>> {
-        let Some(partitioned) = self.partition_groups(relation, keys, accumulators, choice.bits)? else {
-            return Ok(None);
-        };
-        let PartitionedGroups { relation, keys, accumulators } = partitioned;
-        let planned = self.plan_groups(&relation, keys, accumulators, Some(choice))?;
-        self.compile_pipeline(&relation, &planned.generated)?;
-        Ok(Some(GroupTable::new(planned.groups_max, planned.shape, vec![])))
     }
 
     /// Shared memory that a block may use on any device.

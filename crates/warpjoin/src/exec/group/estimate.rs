@@ -16,9 +16,8 @@ use crate::exec::relation::{PARTITION_BITS_MAX, PartitionChoice, PassBits, Relat
 use crate::expr::Expr;
 use crate::identity::Identity;
 use crate::optimize::costs::{GroupCosts, PartitionPasses, is_held};
-use crate::optimize::expected_groups;
 use crate::options::GroupByForm;
-use crate::plan::{Plan, State};
+use crate::plan::State;
 
 /// Rows of a sample.
 const SAMPLE_ROWS: u64 = 1 << (SKETCH_BITS - 2);
@@ -51,26 +50,14 @@ impl Estimate {
     }
 }
 
-impl Estimate {
-    /// As if there were so many times the groups.
-    pub(super) fn times(self, times: f64) -> Self {
-        Self { groups: (self.groups * times).clamp(1.0, self.rows.max(1.0)), ..self }
-    }
-}
-
 /// Rows by partition, with the keys and arguments as columns; keys and accumulators in terms of them.
 pub(super) struct PartitionedGroups {
     pub relation: Relation,
     pub keys: Vec<Expr>,
     pub accumulators: Vec<Accumulator>,
 }
-impl Query<'_> {
-    /// In a dry run: what the plan of the rows tells of the next group-by's groups.
-    pub(super) fn expect_groups(&mut self, input: Option<&Plan>, keys: &[Expr]) {
-        let input = input.filter(|_| self.guesses());
-        self.expected_groups = input.map(|input| expected_groups(input, keys, &self.inputs.tables));
-    }
 
+impl Query<'_> {
     /// Looks at a sample of the rows, where that can change how they are aggregated.
     pub(super) fn estimate_groups(
         &mut self,
@@ -78,7 +65,6 @@ impl Query<'_> {
         shape: &GroupShape,
         keys: &[Expr],
     ) -> Result<Option<Estimate>> {
-        let expected = self.expected_groups.take();
         let is_forced = self.options.group_by_form == Some(GroupByForm::Partitioned);
         let is_large = relation.source.shard_rows_max(self.devices()) >= ROWS_MIN;
         let may_be_many = shape.mode.is_hashed() || shape.front.slots() > 0 && !shape.front.is_keyed();
@@ -86,15 +72,6 @@ impl Query<'_> {
             return Ok(None);
         }
         let generated = self.bind(relation, &Sink::Sketch { keys: keys.to_vec() })?;
-        if self.is_dry() {
-            self.compile_pipeline(relation, &generated)?;
-            let devices = self.devices() as f64;
-            return Ok(expected.map(|(all_rows, groups)| {
-                let rows = all_rows / devices;
-                let groups = if devices > 1.0 { groups_among(groups, rows) } else { groups };
-                Estimate { rows, groups, is_skewed: false, is_counted: false }
-            }));
-        }
         let stride = |device| relation.source.shard_rows(device).div_ceil(SAMPLE_ROWS).max(1);
         let draws: Vec<Draw> =
             (0..self.devices()).map(|device| Draw { stride: stride(device), filter_bits: 0 }).collect();

@@ -46,7 +46,7 @@ impl Query<'_> {
         keys: &[Expr],
         aggregation: &Aggregation,
     ) -> Result<Option<Relation>> {
-        if self.devices() > 1 || self.is_dry() {
+        if self.devices() > 1 {
             return Ok(None);
         }
         let decisions = self.decisions();
@@ -101,7 +101,7 @@ impl Query<'_> {
         log::debug!("{passes} passes over a group-by whose groups have no room");
         self.metrics.host_read_bytes += inbound.bytes;
         self.metrics.spilled_bytes += groups.spilled_bytes();
-        self.known_instead(decisions, RuntimeDecision::Groups(None));
+        self.note_decision_instead(decisions, RuntimeDecision::Groups(None));
         Ok(Some(Relation::new(Source::Intermediate(Arc::new(groups.finish()?)))))
     }
 

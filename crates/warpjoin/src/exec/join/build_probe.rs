@@ -9,7 +9,7 @@ use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape,
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::exchange::Owners;
 use crate::exec::query::Query;
-use crate::exec::relation::{BuildKeys, Intermediate, JoinTable, Relation, Source, TableGuess};
+use crate::exec::relation::{BuildKeys, Intermediate, JoinTable, Relation, Source};
 use crate::expr::{Expr, ExprKind};
 use crate::optimize::costs::prefers_partition;
 use crate::options::Distribution;
@@ -106,24 +106,20 @@ impl Query<'_> {
         if is_nested && pairs > NESTED_PAIRS_MAX {
             return Err(Reason::Limit(format!("{pairs} pairs of a join without a key")).into());
         }
-        let build_rows = if self.is_dry() { self.expected_rows(plan.build.plan, rows.rows_max) } else { rows.rows() };
+        let build_rows = rows.rows();
         let are_few = self.are_few(&rows.columns, build_rows);
         let probe_keys: Vec<Expr> = plan.on.iter().map(|(_, probe)| probe.clone()).collect();
         let ranges = if is_nested { None } else { self.ranges_of_keys(&probe_keys, &probe, &shape) };
         let can_stay = is_nested || are_few || ranges.is_some();
         let is_exchanged = !can_stay && self.exchanges(build_rows, probe.rows_max);
-        let is_exchanged = match self.known(RuntimeDecision::Exchange(is_exchanged)) {
-            RuntimeDecision::Exchange(known) => known,
-            _ => is_exchanged,
-        };
+        self.note_decision(RuntimeDecision::Exchange(is_exchanged));
         let rows = match ranges {
             _ if is_exchanged => self.exchange(rows)?,
             Some(ranges) if !are_few => self.exchange_by(rows, Owners::Ranges(&ranges))?,
             _ => self.broadcast_to(rows, &probing)?,
         };
-        let owners = if is_exchanged { self.devices() as u64 } else { 1 };
-        let (keys, guess) = self.keys_of_table(plan, &shape, &rows, owners, matches!(filled, Filled::Repeats));
-        let table = self.build_table(shape, rows, keys, guess)?;
+        let keys = keys_of_table(plan, &shape, matches!(filled, Filled::Repeats));
+        let table = self.build_table(shape, rows, keys)?;
         let payload_of = payload_of(&payload, build_width);
         if is_exchanged {
             self.probe_exchanged(plan, probe, table, payload_of)
@@ -149,34 +145,8 @@ impl Query<'_> {
         Ok((rows, JoinShape { packing, payload, unique: true, slots: Slots::Pairs { lanes: 1 } }))
     }
 
-    /// What is known of the keys of build rows, and what a dry run supposes of their tables. `owners` devices share them; it may be
-    /// known that a key repeats.
-    pub(super) fn keys_of_table(
-        &self,
-        plan: &JoinNode<'_>,
-        shape: &JoinShape,
-        rows: &Intermediate,
-        owners: u64,
-        repeats: bool,
-    ) -> (BuildKeys, Option<TableGuess>) {
-        // Where only the presence of a key counts, its first row stands for all.
-        let is_set = plan.kind.is_existence() && plan.residual.is_none() && !shape.is_hashed();
-        let guess = self.guesses().then(|| TableGuess {
-            unique: is_set || self.guess_unique(plan),
-            rows: self.expected_rows(plan.build.plan, rows.rows_max).div_ceil(owners),
-        });
-        let keys = if is_set {
-            BuildKeys::Set
-        } else if repeats {
-            BuildKeys::Repeated
-        } else {
-            BuildKeys::Any
-        };
-        (keys, guess)
-    }
-
-    /// A dry run's guess whether no build key occurs twice: one of the key columns comes from a column
-    /// of a table whose values are known to be distinct, or there are several, which seldom are no key together.
+    /// A guess whether no build key occurs twice: one of the key columns comes from a column of a table whose values are known to
+    /// be distinct, or there are several, which seldom are no key together.
     pub(super) fn guess_unique(&self, plan: &JoinNode<'_>) -> bool {
         plan.on.len() > 1
             || plan.on.iter().any(|(key, _)| match key.kind {
@@ -243,6 +213,18 @@ impl Query<'_> {
             is_counted: self.options.counts_rows,
         };
         Ok(append_probe(Relation::new(Source::Intermediate(Arc::new(rows))), step, table))
+    }
+}
+
+/// What is known of the keys of build rows; it may be known that one repeats.
+pub(super) fn keys_of_table(plan: &JoinNode<'_>, shape: &JoinShape, repeats: bool) -> BuildKeys {
+    // Where only the presence of a key counts, its first row stands for all.
+    if plan.kind.is_existence() && plan.residual.is_none() && !shape.is_hashed() {
+        BuildKeys::Set
+    } else if repeats {
+        BuildKeys::Repeated
+    } else {
+        BuildKeys::Any
     }
 }
 

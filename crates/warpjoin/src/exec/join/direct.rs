@@ -44,7 +44,6 @@ impl Query<'_> {
         if plan.is_nested() {
             return Ok(Filled::Not);
         }
-        // A dry run knows of tables where their rows are, and of nothing else.
         let home = match &build.source {
             Source::Matches(..) => None,
             _ if self.devices() == 1 => Some(0),
@@ -76,18 +75,9 @@ impl Query<'_> {
         }
         let shape = Arc::new(shape.clone());
         let mut rows = Intermediate::new(vec![], build.rows_max, vec![]);
-        if self.is_dry() {
-            self.compile_pipeline(build, &generated)?;
-            let shards = vec![];
-            let table = JoinTable { shape, shards, build: Arc::new(rows) };
-            return Ok(match self.known(RuntimeDecision::Direct(true)) {
-                RuntimeDecision::Direct(false) => Filled::Repeats,
-                _ => Filled::Table(Arc::new(table)),
-            });
-        }
         let filled = self.run_sink(build, &generated, SlotsSink { name: shape.describe(), bytes, home })?;
         let is_right = is_set || filled.iter().all(|(_, report)| report.status & status::DUPLICATE == 0);
-        self.known(RuntimeDecision::Direct(is_right));
+        self.note_decision(RuntimeDecision::Direct(is_right));
         if !is_right {
             return Ok(Filled::Repeats);
         }

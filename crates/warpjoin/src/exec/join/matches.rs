@@ -56,14 +56,12 @@ impl Query<'_> {
         let probe = self.plan_partition(probe, spec, bits)?;
         if let Some(obstacle) = self.obstacle(&[&build, &probe], false) {
             log::debug!("a join without a partition: {obstacle:?}");
-            self.known(RuntimeDecision::Matches(None));
+            self.note_decision(RuntimeDecision::Matches(None));
             return Ok(None);
         }
         let (build, probe) = (self.partition(build)?, self.partition(probe)?);
         let is_semi = plan.kind == JoinKind::ProbeSemi;
-        let is_unique = !self.is_dry() || self.guess_unique(plan);
-        let expected = Expected { is_semi, is_unique };
-        let Some((matches, form)) = self.matches(build, probe, expected, bits.total(), partition_rows)? else {
+        let Some((matches, form)) = self.matches(build, probe, is_semi, bits.total(), partition_rows)? else {
             return Ok(None);
         };
         let mut relation = Relation::new(Source::Matches(Arc::new(matches), form));
@@ -83,7 +81,7 @@ impl Query<'_> {
         &mut self,
         build: PartitionedRows,
         probe: PartitionedRows,
-        Expected { is_semi, is_unique }: Expected,
+        is_semi: bool,
         bits: u32,
         partition_rows: u64,
     ) -> Result<Option<(Matches, MatchForm)>> {
@@ -112,14 +110,9 @@ impl Query<'_> {
             (true, false) => Some(MatchForm::Semi),
             (false, true) => Some(MatchForm::Lists),
             (false, false) if build_rows.repeated > build_rows.sampled / REPEATED_SHARE => Some(MatchForm::Lists),
-            // A dry run has looked at no rows.
-            (false, false) if self.is_dry() && !is_unique => Some(MatchForm::Lists),
             (false, false) => Some(MatchForm::Chains),
         };
-        let form = match self.known(RuntimeDecision::Matches(form)) {
-            RuntimeDecision::Matches(form) => form,
-            _ => form,
-        };
+        self.note_decision(RuntimeDecision::Matches(form));
         Ok(form.map(|form| (matches, form)))
     }
 
@@ -168,19 +161,9 @@ impl Query<'_> {
             rows.sampled += sampled;
             rows.repeated += repeated;
         }
-        if !counters.is_empty() && !self.is_dry() {
-            self.settle()?;
-        }
+        self.settle()?;
         Ok(rows)
     }
-}
-
-/// What is known before rows are looked at.
-#[derive(Debug, Clone, Copy)]
-struct Expected {
-    is_semi: bool,
-    /// In a dry run: no build key occurs twice.
-    is_unique: bool,
 }
 
 /// What was found out about the build rows.

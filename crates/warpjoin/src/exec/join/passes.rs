@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema};
 use warpjoin_device::Cause;
 
-use super::build_probe::{payload_of, probe_here};
+use super::build_probe::{keys_of_table, payload_of, probe_here};
 use crate::Result;
 use crate::codegen::{RowSpec, Sink, Step};
 use crate::exec::decision::RuntimeDecision;
@@ -42,8 +42,7 @@ impl Query<'_> {
     /// Whether the table of a build side may turn out to have no room, and passes over partitions may help.
     pub(super) fn may_lack_room(&self, plan: &JoinNode<'_>, build: &Relation) -> bool {
         let [stream] = self.streams.as_slice() else { return false };
-        !self.is_dry()
-            && !plan.is_nested()
+        !plan.is_nested()
             && !plan.on.is_empty()
             && (self.options.pass_rows.is_some() || build.rows_max.saturating_mul(RISK_ROW_BYTES) > stream.free_bytes())
     }
@@ -118,7 +117,7 @@ impl Query<'_> {
         self.metrics.host_read_bytes += inbound.bytes;
         self.metrics.spilled_bytes += joined.spilled_bytes();
         if let Some(decision) = table {
-            self.known_instead(decisions, decision);
+            self.note_decision_instead(decisions, decision);
         }
         self.joins.has_build_rows = Some(has_build_rows);
         Ok(Some(Relation::new(Source::Intermediate(Arc::new(joined.finish()?)))))
@@ -174,8 +173,8 @@ impl Query<'_> {
         let build = Relation::new(Source::Slice(Arc::new(slice)));
         let (rows, shape) = self.build_rows(node, &build, payload)?;
         drop(build);
-        let (keys, guess) = self.keys_of_table(node, &shape, &rows, 1, false);
-        self.build_table(shape, rows, keys, guess)
+        let keys = keys_of_table(node, &shape, false);
+        self.build_table(shape, rows, keys)
     }
 }
 

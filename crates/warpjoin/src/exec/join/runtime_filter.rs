@@ -67,7 +67,7 @@ impl Query<'_> {
         let span = table.shape.packing.span().filter(|_| is_short);
         let has_keys = !table.build.columns.is_empty();
         let mut form = if has_keys { planned.form } else { FilterForm::Table };
-        if form == FilterForm::Table && !self.is_dry() && self.options.runtime_filters.form().is_none() {
+        if form == FilterForm::Table && self.options.runtime_filters.form().is_none() {
             form = self.form_of(table, span, planned.rows);
         }
         let table_bytes = table.shards.iter().map(|shard| shard.slots.bytes()).max().unwrap_or(0);
@@ -76,17 +76,12 @@ impl Query<'_> {
         let test = match form {
             FilterForm::Table if has_bounds => FilterTest::Bounds,
             FilterForm::Table => FilterTest::Table,
-            // A dry run has no table yet, and is not to be led astray by that.
-            FilterForm::Bitmap if span.is_some_and(|span| self.is_dry() || is_small(span)) => {
-                FilterTest::Bitmap { has_bounds }
-            }
+            FilterForm::Bitmap if span.is_some_and(is_small) => FilterTest::Bitmap { has_bounds },
             FilterForm::Bitmap | FilterForm::Bloom => FilterTest::Bloom { has_bounds },
         };
         let test = if self.has_room(table, test) { test } else { FilterTest::Table };
-        match self.known(RuntimeDecision::Filter(test)) {
-            RuntimeDecision::Filter(known) => known,
-            _ => test,
-        }
+        self.note_decision(RuntimeDecision::Filter(test));
+        test
     }
 
     /// Whether every device has room for a filter.
@@ -116,7 +111,7 @@ impl Query<'_> {
         }
         let module = filter_module(self.options.hash_bits);
         let kernels = self.compile(&module, entry_of(test))?;
-        let shards = if self.is_dry() { vec![] } else { self.fill(table, test, &kernels)? };
+        let shards = self.fill(table, test, &kernels)?;
         let filter = Arc::new(JoinTable { shape: Arc::clone(&table.shape), shards, build: Arc::clone(&table.build) });
         if let Some(shared_build) = self.joins.shared_build_mut(number) {
             shared_build.filters.push((test, Arc::clone(&filter)));

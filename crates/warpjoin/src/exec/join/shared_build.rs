@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::build_probe::{payload_of, probe_here};
+use super::build_probe::{keys_of_table, payload_of, probe_here};
 use super::direct::Filled;
 use crate::Result;
 use crate::codegen::JoinShape;
@@ -34,10 +34,10 @@ impl Query<'_> {
             Filled::Table(table) => SharedSource::Table(table),
             Filled::Repeats | Filled::Not => {
                 let (rows, shape) = self.build_rows(plan, build, payload.clone())?;
-                let (keys, guess) = self.keys_of_table(plan, &shape, &rows, 1, matches!(filled, Filled::Repeats));
+                let keys = keys_of_table(plan, &shape, matches!(filled, Filled::Repeats));
                 match self.devices() {
-                    1 => SharedSource::Table(self.build_table(shape, rows, keys, guess)?),
-                    _ => SharedSource::Rows(Arc::new(SharedBuildRows { rows, shape, keys, guess }), vec![]),
+                    1 => SharedSource::Table(self.build_table(shape, rows, keys)?),
+                    _ => SharedSource::Rows(Arc::new(SharedBuildRows { rows, shape, keys }), vec![]),
                 }
             }
         };
@@ -57,7 +57,7 @@ impl Query<'_> {
             return Ok(Arc::clone(table));
         }
         let copied = self.build_rows_for(&rows.rows, ranges.as_deref())?;
-        let table = self.build_table(rows.shape.clone(), copied, rows.keys, rows.guess)?;
+        let table = self.build_table(rows.shape.clone(), copied, rows.keys)?;
         if let Some(SharedBuild { source: SharedSource::Rows(_, tables), .. }) = self.joins.shared_build_mut(number) {
             tables.push((ranges, Arc::clone(&table)));
         }

@@ -14,7 +14,7 @@ use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::{Lane, Strides};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Query, check_status, read_report};
-use crate::exec::relation::{BuildKeys, Intermediate, IntermediateShard, JoinShard, JoinTable, TableGuess};
+use crate::exec::relation::{BuildKeys, Intermediate, IntermediateShard, JoinShard, JoinTable};
 use crate::optimize::costs::{LOAD_FACTOR, SLOT_BYTES, is_direct_small};
 use crate::options::{ExecOptions, JoinForm};
 use crate::{Error, Reason, Result};
@@ -46,16 +46,12 @@ impl Query<'_> {
         mut shape: JoinShape,
         rows: Intermediate,
         keys: BuildKeys,
-        guess: Option<TableGuess>,
     ) -> Result<Arc<JoinTable>> {
         let _span = span(|| "table");
         let load_factor = self.options.load_factor.unwrap_or(LOAD_FACTOR).clamp(0.01, 0.99);
         let lanes = self.options.probe_group_lanes.unwrap_or_else(|| lanes_for(load_factor));
         let pairs = Slots::Pairs { lanes };
         let rows_max = rows.shards.iter().map(|shard| shard.rows).max().unwrap_or(0);
-        if self.is_dry() {
-            return self.guess_table(shape, rows, (keys, lanes), guess);
-        }
         if rows_max > u64::from(u32::MAX) {
             return Err(Reason::Limit(format!("{rows_max} build rows on one device")).into());
         }
@@ -84,7 +80,7 @@ impl Query<'_> {
         if !shape.unique {
             shape.slots = pairs;
         }
-        self.known(RuntimeDecision::Table { unique: shape.unique, slots: shape.slots });
+        self.note_decision(RuntimeDecision::Table { unique: shape.unique, slots: shape.slots });
         let shards = match unique {
             Some(shards) => shards,
             None => {
@@ -103,35 +99,6 @@ impl Query<'_> {
             ..PipelineMetrics::default()
         });
         Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards, build: Arc::new(rows) }))
-    }
-
-    /// The table that a dry run supposes: its shape, and the kernels that make it.
-    fn guess_table(
-        &mut self,
-        mut shape: JoinShape,
-        rows: Intermediate,
-        (keys, lanes): (BuildKeys, u32),
-        guess: Option<TableGuess>,
-    ) -> Result<Arc<JoinTable>> {
-        let mut guess = guess.unwrap_or(TableGuess { unique: true, rows: rows.rows_max });
-        guess.unique &= keys != BuildKeys::Repeated;
-        let (hash_bits, pairs) = (self.options.hash_bits, Slots::Pairs { lanes });
-        // Keys are taken for unique until one occurs twice.
-        let first = self.unique_slots(&shape, &rows, guess.rows, lanes);
-        let fact = RuntimeDecision::Table { unique: guess.unique, slots: if guess.unique { first } else { pairs } };
-        if let RuntimeDecision::Table { unique, slots } = self.known(fact) {
-            (shape.unique, shape.slots) = (unique, slots);
-        }
-        let tried = if shape.unique { shape.slots } else { first };
-        if keys != BuildKeys::Repeated {
-            let (lanes_of, entry) = unique_entry(tried, keys == BuildKeys::Set);
-            self.compile(&build_module(lanes_of, hash_bits), &entry)?;
-        }
-        if !shape.unique {
-            let module = build_module(lanes, hash_bits);
-            self.compile_all(LIST_ENTRIES.map(|entry| (&module, entry)))?;
-        }
-        Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards: vec![], build: Arc::new(rows) }))
     }
 
     /// Slots of a table of unique keys, `rows_max` on a device.
@@ -161,7 +128,6 @@ impl Query<'_> {
         // A query may have several tables.
         let budgets = self.streams.iter().map(Stream::budget_bytes);
         let asked_bytes_max = DIRECT_BYTES_MAX.min(budgets.min().unwrap_or(0) / 8);
-        // The bound of a dry run may be any number.
         let is_small = is_direct_small(bytes as f64, l2_bytes as f64, || rows_max() as f64);
         (is_small || (is_asked && bytes <= asked_bytes_max)).then_some(slots)
     }

@@ -9,7 +9,6 @@ use warpjoin_kernels::common::status;
 use super::lane::{Job, Lane, Work};
 use super::sink::{DeviceSink, Pushed};
 use crate::codegen::{Binding, GeneratedPipeline};
-use crate::devices::scheduler::LaunchPermits;
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Flight, Query, Report, check_status};
 use crate::exec::relation::Relation;
@@ -215,7 +214,7 @@ impl Query<'_> {
         work: impl Fn(Lane<'q>) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
         // The threads are shared with other queries, so they must not wait for a permit.
-        let _permit = self.permits.as_ref().map(LaunchPermits::keep).transpose()?;
+        let _permit = self.permits.keep()?;
         let _span = span(|| "devices");
         let work = &work;
         let of_device = |&device: &usize| {

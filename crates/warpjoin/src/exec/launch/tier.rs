@@ -23,7 +23,7 @@ pub(crate) struct PipelineKernels {
 }
 
 impl Query<'_> {
-    /// The kernels of a bound pipeline over a relation. A dry run notes them and returns none.
+    /// The kernels of a bound pipeline over a relation.
     pub(crate) fn compile_pipeline(
         &mut self,
         relation: &Relation,

@@ -98,15 +98,11 @@ impl Query<'_> {
         Ok(PlannedPartition { relation, bits, count, scatter, shape })
     }
 
-    /// What is in the way of partitions that are there at the same time; `None`: nothing. A dry run knows of no rows. Without room
-    /// on the devices, partitions may lie in the host's memory if that is all that can be done (`goes_to_host`), or if several
+    /// What is in the way of partitions that are there at the same time; `None`: nothing. Without room on the devices, partitions may lie in the host's memory if that is all that can be done (`goes_to_host`), or if several
     /// devices make them; one device would rather spill the rows.
     pub(crate) fn obstacle(&self, planned: &[&PlannedPartition], goes_to_host: bool) -> Option<Obstacle> {
         if let Some(obstacle) = self.spill_obstacle(planned) {
             return Some(obstacle);
-        }
-        if self.is_dry() {
-            return None;
         }
         (0..self.devices()).find_map(|device| {
             let rows = planned.iter().map(|planned| planned.relation.source.shard_rows(device)).max().unwrap_or(0);
@@ -125,7 +121,7 @@ impl Query<'_> {
     pub(in crate::exec) fn spill_obstacle(&self, planned: &[&PlannedPartition]) -> Option<Obstacle> {
         planned.iter().find_map(|planned| {
             let (words, source) = (planned.shape.words(), &planned.relation.source);
-            let at_once = if self.is_dry() || source.comes_in_chunks() { 0 } else { source.shard_rows(0) };
+            let at_once = if source.comes_in_chunks() { 0 } else { source.shard_rows(0) };
             if words > ROW_WORDS_MAX {
                 Some(Obstacle::Words(words))
             } else {
@@ -152,9 +148,6 @@ impl Query<'_> {
         };
         let [count_kernels, scatter_kernels] = kernels;
         let steps = Steps { scan, pass };
-        if self.is_dry() {
-            return Ok(PartitionedRows { shape, rows_max: relation.rows_max, shards: vec![] });
-        }
         self.options.check_cancelled()?;
         let counting = self.job(&relation, &count, &count_kernels)?;
         let scattering = self.job(&relation, &scatter, &scatter_kernels)?;

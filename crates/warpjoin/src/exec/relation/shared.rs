@@ -24,14 +24,11 @@ impl SharedRows {
         self.locked().insert(name, LeftRows { devices: Arc::clone(devices), rows });
     }
 
-    /// Takes the rows that were left on these devices, or looks at them.
-    pub(in crate::exec) fn find(&self, name: SharedRowsId, devices: &Arc<DeviceSet>, takes: bool) -> Option<Relation> {
+    /// Takes the rows that were left on these devices.
+    pub(in crate::exec) fn take(&self, name: SharedRowsId, devices: &Arc<DeviceSet>) -> Option<Relation> {
         let mut left = self.locked();
-        let found = left.get(&name).filter(|left| Arc::ptr_eq(&left.devices, devices))?.rows.clone();
-        if takes {
-            left.remove(&name);
-        }
-        Some(found)
+        left.get(&name).filter(|left| Arc::ptr_eq(&left.devices, devices))?;
+        left.remove(&name).map(|left| left.rows)
     }
 
     /// The devices that rows were left on.

@@ -61,7 +61,6 @@ pub(crate) struct SharedBuildRows {
     pub rows: Intermediate,
     pub shape: JoinShape,
     pub keys: BuildKeys,
-    pub guess: Option<TableGuess>,
 }
 
 /// What is known of the keys of a table.
@@ -73,13 +72,4 @@ pub(crate) enum BuildKeys {
     Repeated,
     /// Only their presence counts.
     Set,
-}
-
-/// What a dry run supposes of a table.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TableGuess {
-    /// No key occurs twice, or that does not count.
-    pub unique: bool,
-    /// Build rows.
-    pub rows: u64,
 }

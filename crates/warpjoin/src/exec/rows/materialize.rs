@@ -6,14 +6,13 @@ use warpjoin_device::{Cause, MemoryPlace, span};
 
 use super::room::{allocate, allocate_in, allocate_in_order, copy_rows, row_bytes};
 use crate::codegen::{
-    GenerateOptions, GeneratedPipeline, Lookup, PipelineKey, Sink, SinkShape, SortShape, Step, bind_pipeline,
+    GenerateOptions, GeneratedPipeline, PipelineKey, Sink, SinkShape, SortShape, Step, bind_pipeline,
 };
 use crate::column::ColumnType;
 use crate::devices::place_of;
 use crate::exec::launch::{DeviceSink, Lane, Pushed, Target};
 use crate::exec::query::{Query, Report};
 use crate::exec::relation::{Intermediate, IntermediateShard, Relation, Source};
-use crate::exec::string_tests::string_module;
 use crate::{Error, Result};
 
 /// A test of fewer strings costs the host less than a launch.
@@ -30,11 +29,6 @@ impl Query<'_> {
             return Err(Error::internal("no rows where rows were asked for"));
         };
         let (columns, rows_max) = (columns.clone(), relation.rows_max);
-        if self.is_dry() {
-            self.compile_pipeline(relation, &generated)?;
-            let shards = (0..self.devices()).map(|_| IntermediateShard::default()).collect();
-            return Ok(Intermediate::new(columns, rows_max, shards).beside(relation, &all));
-        }
         let rows = (0..self.devices()).map(|device| relation.source.shard_rows(device)).collect();
         let shards = self.run_sink(relation, &generated, InPlaceSink { columns: &columns, rows })?;
         if let Some(pipeline) = self.metrics.pipelines.last_mut() {
@@ -71,13 +65,6 @@ impl Query<'_> {
             }
         };
         self.metrics.planning_ns += started.elapsed().as_nanos() as u64;
-        if self.is_dry() {
-            for lookup in &generated.lookups {
-                if let Lookup::Test(test) = lookup {
-                    self.compile(&string_module(), test.program.entry())?;
-                }
-            }
-        }
         Ok(generated)
     }
 
@@ -113,12 +100,6 @@ impl Query<'_> {
             Sink::Materialise(columns) | Sink::Limit { columns, .. } => columns,
             _ => &[],
         };
-        if self.is_dry() {
-            self.compile_pipeline(relation, &generated)?;
-            // Nobody looks into the rows of a dry run.
-            let shards = (0..self.devices()).map(|_| IntermediateShard::default()).collect();
-            return Ok((Intermediate::new(columns, relation.rows_max, shards).beside(relation, written), generated));
-        }
         let capacities = (0..self.devices()).map(|device| self.first_capacity(relation, device).min(wanted)).collect();
         let is_counted = vec![false; self.devices()];
         let on_host = self.options.writes_to_host;
@@ -179,12 +160,11 @@ impl Query<'_> {
         Ok(rows)
     }
 
-    /// The number of rows of a relation. Of a dry run any.
+    /// The number of rows of a relation.
     pub(in crate::exec) fn count(&mut self, relation: &Relation) -> Result<u64> {
         let is_plain = matches!(relation.source, Source::Table(..) | Source::Intermediate(_));
         if is_plain && !relation.steps.iter().any(Step::drops_rows) {
-            let devices = if self.is_dry() { 0 } else { self.devices() };
-            return Ok((0..devices).map(|device| relation.source.shard_rows(device)).sum());
+            return Ok((0..self.devices()).map(|device| relation.source.shard_rows(device)).sum());
         }
         Ok(self.run_rows(relation, &Sink::Materialise(vec![]), "Count")?.0.rows())
     }

@@ -35,15 +35,8 @@ impl Relation {
 impl Query<'_> {
     /// Adds the number of each row, to rows that may be read more than once.
     pub(in crate::exec) fn append_number(&mut self, relation: &mut Relation, schema: &Schema) {
-        let rows = match &relation.source {
-            Source::Table(..) => (0..self.devices()).map(|device| relation.source.shard_rows(device)).sum(),
-            _ if self.is_dry() => relation.rows_max,
-            source => (0..self.devices()).map(|device| source.shard_rows(device)).sum::<u64>(),
-        };
-        let rows = match self.known(RuntimeDecision::Rows(rows)) {
-            RuntimeDecision::Rows(known) => known,
-            _ => rows,
-        };
+        let rows = (0..self.devices()).map(|device| relation.source.shard_rows(device)).sum();
+        self.note_decision(RuntimeDecision::Rows(rows));
         let kind = ExprKind::RowNumber { max: (1 << number_bits(rows)) - 1 };
         relation.append(schema, Expr { kind, data_type: DataType::UInt64, nullable: false });
     }

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::codegen::Step;
 use crate::exec::query::Query;
-use crate::exec::relation::{Relation, SharedRelations, Source};
+use crate::exec::relation::{Relation, Source};
 use crate::plan::Share;
 use crate::plan::physical::Found;
 impl Query<'_> {
@@ -12,14 +12,8 @@ impl Query<'_> {
         let mut found = vec![];
         for rows in wanted {
             let (key, name) = (Share::Found(rows.name), rows.name);
-            // A dry run is told, and leaves rows to the run.
-            let known = self
-                .shared
-                .marked
-                .get(&key)
-                .cloned()
-                .or_else(|| self.inputs.shared_rows.find(name, self.session.device_set(), !self.is_dry()));
-            if let Some(relation) = known {
+            let before = self.shared_before(key);
+            if let Some(relation) = before.or_else(|| self.inputs.shared_rows.take(name, self.session.device_set())) {
                 self.shared.marked.insert(key, relation.clone());
                 found.push((rows, relation));
             }
@@ -36,20 +30,10 @@ impl Query<'_> {
     pub(in crate::exec) fn share(&mut self, share: Share, relation: Relation) -> Result<Relation> {
         let relation = self.settled(relation)?;
         self.shared.marked.insert(share, relation.clone());
-        if let Share::Left(name) = share
-            && !self.is_dry()
-        {
+        if let Share::Left(name) = share {
             self.inputs.shared_rows.leave(name, self.session.device_set(), relation.clone());
         }
         Ok(relation)
-    }
-
-    /// What earlier plans have left to this one, for its dry runs.
-    pub(in crate::exec) fn found(&self) -> SharedRelations {
-        let is_found = |(share, _): &(&Share, _)| matches!(share, Share::Found(_));
-        let found = self.shared.marked.iter().filter(is_found);
-        let marked = found.map(|(share, rows)| (*share, rows.clone())).collect();
-        SharedRelations { marked }
     }
 
     /// Rows that may be read more than once: what probes find is written down, filters and projections run again.

@@ -19,8 +19,8 @@ use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Pending, PendingDevice, Query};
 use crate::exec::relation::{Intermediate, IntermediateShard, Relation, Source};
 use crate::exec::rows::allocate_in_order;
+use crate::plan::SortKey;
 use crate::plan::ordered::OutputRange;
-use crate::plan::{Plan, SortKey};
 use crate::{Error, Reason, Result};
 
 /// Wanted rows of each of several devices up to which they come together on one.
@@ -31,13 +31,13 @@ const TOP_K_SHARE: u64 = 4;
 const SAMPLES: u64 = 4096;
 
 impl Query<'_> {
-    /// The first `width` columns of the rows of `input`, if that is known, in the order of the keys.
+    /// The first `width` columns in the order of the keys.
     pub(in crate::exec) fn sort(
         &mut self,
         relation: Relation,
-        (keys, width): (Vec<SortKey>, usize),
+        keys: Vec<SortKey>,
+        width: usize,
         range: OutputRange,
-        input: Option<&Plan>,
     ) -> Result<Relation> {
         let sink = Sink::Sort { keys, columns: (0..width).collect(), window: None };
         let (rows, generated) = self.run_rows(&relation, &sink, "SortKeys")?;
@@ -45,10 +45,6 @@ impl Query<'_> {
         let SinkShape::Sort(shape) = &generated.sink else {
             return Err(Error::internal("no key words where they were asked for"));
         };
-        if self.is_dry() {
-            let expected = self.expected_rows(input, rows.rows_max);
-            self.guess_order(shape, range, expected)?;
-        }
         let mut rows = self.order(rows, shape, range)?;
         rows.rows_max = rows.rows_max.min(range.fetch.unwrap_or(u64::MAX));
         Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
@@ -56,11 +52,6 @@ impl Query<'_> {
 
     /// The rows of the range without their words, in order.
     fn order(&mut self, rows: Intermediate, shape: &SortShape, range: OutputRange) -> Result<Intermediate> {
-        if self.is_dry() {
-            let rows = self.exchange_by(rows, Owners::Hash)?;
-            let columns = outputs(shape).into_iter().map(|output| output.column).collect();
-            return Ok(Intermediate::new(columns, rows.rows_max, rows.shards));
-        }
         let total = rows.rows();
         let rows = if self.are_few(&rows.columns, total) { self.gather(rows)? } else { rows };
         if let Some(home) = rows.home() {
@@ -96,47 +87,12 @@ impl Query<'_> {
         slices
     }
 
-    /// Kernels that a dry run expects to be wanted for so many rows.
-    fn guess_order(&mut self, shape: &SortShape, range: OutputRange, rows: u64) -> Result<()> {
-        let wanted = Slice { first: range.skip, rows: range.fetch.unwrap_or(u64::MAX) };
-        let slice = wanted.of(rows);
-        let bits = &shape.word_bits;
-        let mut kernels = SortKernels::default();
-        let mut steps = if self.is_top_k(rows, slice) {
-            let collected = (slice.end() * 2).max(self.few_rows());
-            vec![SortStep::TopK, sort_step(bits, collected, self.few_rows())]
-        } else {
-            vec![sort_step(bits, rows, self.few_rows())]
-        };
-        steps.push(SortStep::Gather);
-        if self.devices() > 1 {
-            steps.push(SortStep::Sample);
-        }
-        kernels.compile(self, bits, &steps)?;
-        if self.wants_spares() {
-            // A few rows more are too many for one block.
-            let more = self.few_rows() + 1;
-            let others: &[SortStep] = match steps[0] {
-                SortStep::Few if self.is_top_k(more, wanted.of(more)) => &[SortStep::TopK],
-                SortStep::Few => &[SortStep::Radix],
-                SortStep::Radix if rows <= 64 * self.few_rows() => &[SortStep::Few],
-                _ => &[],
-            };
-            self.speculate(|query| kernels.compile(query, bits, others));
-        }
-        Ok(())
-    }
-
     /// All rows in the order of a window, words and all. No partition is on two devices.
     pub(in crate::exec) fn ordered_partitions(
         &mut self,
         rows: Intermediate,
         shape: &SortShape,
     ) -> Result<Intermediate> {
-        if self.is_dry() {
-            self.guess_order(shape, OutputRange { skip: 0, fetch: None }, rows.rows_max)?;
-            return self.exchange_by(rows, Owners::Hash);
-        }
         let mask = shape.partition_masks.first().copied().unwrap_or(0);
         let rows = match mask {
             _ if rows.home().is_some() => rows,

@@ -84,9 +84,6 @@ impl Query<'_> {
         let words = shape.word_bits.len();
         let mut types: Vec<ColumnType> = shape.columns[words..words + made.width].to_vec();
         types.extend(made.columns.iter().map(|(_, column)| column.clone()));
-        if self.is_dry() {
-            return Ok(Intermediate::new(types, rows.rows_max, rows.shards));
-        }
         self.options.check_cancelled()?;
         let mut flights = vec![];
         let mut shards = vec![];

@@ -91,8 +91,7 @@ impl<'p> Lowering<'p> {
                 let open = self.open(input, None);
                 let group_by = self.taken(group_by);
                 let calls = self.calls(aggregates);
-                let input = self.node(input);
-                self.closed(open, Sink::Aggregate { group_by, calls, input })
+                self.closed(open, Sink::Aggregate { group_by, calls })
             }
             PlanKind::Sort { input, skip, fetch, .. } | PlanKind::Limit { input, skip, fetch } => {
                 match Ordered::of(plan) {
@@ -240,8 +239,7 @@ impl<'p> Lowering<'p> {
             }
             open = open.then(Step::Project(exprs));
         }
-        let input = self.node(ordered.input);
-        let open = self.closed(open, Sink::Sort { keys, width, range: ordered.range, input });
+        let open = self.closed(open, Sink::Sort { keys, width, range: ordered.range });
         if ordered.behind.is_empty() {
             return open;
         }

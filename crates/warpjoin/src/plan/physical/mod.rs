@@ -142,13 +142,7 @@ pub(crate) enum Sink {
     /// All but `skip` rows, `fetch` at most, of any.
     Limit { skip: u64, fetch: Option<u64> },
     /// Rows in the order of keys over the first `width` columns and those behind them, which are not put out.
-    Sort {
-        keys: Vec<SortKey>,
-        width: usize,
-        range: OutputRange,
-        /// What is sorted, for estimates of its rows.
-        input: NodeSlot,
-    },
+    Sort { keys: Vec<SortKey>, width: usize, range: OutputRange },
     /// The build side of a join, which runs with the pipeline that joins it.
     Build,
     /// The number of rows, which the host reads.
@@ -176,12 +170,7 @@ pub(crate) enum Sink {
     /// A range of rows in the order in which they lie.
     Slice(OutputRange),
     /// Groups: the keys, then what accumulators hold.
-    Aggregate {
-        group_by: Vec<Expr>,
-        calls: Vec<AggregateCall>,
-        /// What is grouped, for estimates of its groups.
-        input: NodeSlot,
-    },
+    Aggregate { group_by: Vec<Expr>, calls: Vec<AggregateCall> },
 }
 
 /// What one execution brings to a plan.
