@@ -97,6 +97,10 @@ __device__ __forceinline__ u32 opaque(u32 value) {
     return value;
 }
 
+// Threads of a block that is launched with `threads` where a device allows it: a constant, as every GPU does. Simulated blocks
+// may have fewer.
+__device__ __forceinline__ constexpr u32 block_threads(u32 threads) { return threads; }
+
 // Asks for bytes of global memory ahead of time; address and length are multiples of 16.
 __device__ __forceinline__ void prefetch_bytes(const void* address, u32 bytes) {
 #if __CUDA_ARCH__ >= 900
@@ -112,6 +116,7 @@ __device__ __forceinline__ void prefetch_bytes(const void* address, u32 bytes) {
 #include "sim/simt_cpu.h"
 
 static inline u32 opaque(u32 value) { return value; }
+static inline u32 block_threads(u32) { return blockDim.x; }
 static inline void prefetch_bytes(const void*, u32) {}
 
 #define WJ_DEVICE static inline

@@ -1,13 +1,13 @@
 // Radix sort of the rows of a device by a key word, least significant digit first, one sweep of the rows a digit.
 //
 // A pass moves (key, row number) pairs to the places that their digit has among all rows, in the order in which they came.
-// Blocks take tiles in order from a counter; each finds out how many rows of its digits are in the tiles before by looking
-// back at what those have published: their own counts first, then all rows up to their end. A block therefore waits only
-// for blocks that run already. (Merrill and Garland 2016, Adinets and Merrill 2022.)
+// Blocks take tiles in order from a counter. A block counts its digits and publishes the counts before it ranks its rows;
+// then it looks back at what the tiles before have published: their own counts first, then all rows up to their end. So it
+// waits only for blocks that run already, and seldom. (Merrill and Garland 2016, Adinets and Merrill 2022.)
 //
 // sort_count_4, _8: rows before each digit, of all passes, in one read. Grid stride. Shared: passes x WJ_SORT_DIGITS u32,
 // 33 u64, u32.
-// sort_pass_4, _8: one pass, a tile a block. Shared: as open_tile of this file.
+// sort_pass_4, _8: one pass, a tile a block. Shared: as SortTile.
 // sort_gather: columns by row number. sort_sample_4, _8: some key words.
 // Status: WJ_STATUS_FULL where a block waited in vain, which no block does whose predecessors run.
 #include "common/control.cuh"
@@ -22,24 +22,6 @@
 // Looks at one predecessor before a block gives up: seconds.
 #define WJ_SORT_LOOKS_MAX (1u << 26)
 
-// Adds neighbouring equal digits of a thread at once: sorted and constant keys would meet in one counter.
-struct DigitRun {
-    u32 digit;
-    u32 count;
-
-    WJ_DEVICE_MEMBER void flush(u32* counts) const {
-        if (count != 0) atomicAdd(&counts[digit], count);
-    }
-    WJ_DEVICE_MEMBER void add(u32* counts, u32 next) {
-        if (next != digit) {
-            flush(counts);
-            digit = next;
-            count = 0;
-        }
-        ++count;
-    }
-};
-
 // Whether the caller's block is the last one of the grid that comes here. All threads call it.
 WJ_DEVICE bool is_last_block(u64* finished, u32* shared_flag) {
     __threadfence();
@@ -51,6 +33,9 @@ WJ_DEVICE bool is_last_block(u64* finished, u32* shared_flag) {
     return is_last;
 }
 
+// Keys of a thread that are under way together.
+#define WJ_COUNTED_KEYS 8
+
 template <class Key>
 WJ_DEVICE void count_digits(const CountDigitsParams& p) {
     const u32 passes = (u32)((p.bits + p.digit_bits - 1) / p.digit_bits);
@@ -61,22 +46,21 @@ WJ_DEVICE void count_digits(const CountDigitsParams& p) {
     __syncthreads();
     const Key* keys = reinterpret_cast<const Key*>(p.keys);
     const u32 mask = (1u << p.digit_bits) - 1;
-    DigitRun runs[sizeof(Key)];
-WJ_UNROLL
-    for (u32 pass = 0; pass < sizeof(Key); ++pass) runs[pass] = DigitRun{0, 0};
     const u64 stride = (u64)gridDim.x * blockDim.x;
-    for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.rows; row += stride) {
-        const u64 key = keys[row];
+    for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.rows; row += stride * WJ_COUNTED_KEYS) {
+        Key own[WJ_COUNTED_KEYS];
 WJ_UNROLL
-        for (u32 pass = 0; pass < sizeof(Key); ++pass) {
-            if (pass < passes) {
-                runs[pass].add(counts + pass * WJ_SORT_DIGITS, (u32)(key >> pass * p.digit_bits) & mask);
+        for (u32 k = 0; k < WJ_COUNTED_KEYS; ++k) own[k] = row + k * stride < p.rows ? keys[row + k * stride] : Key(0);
+WJ_UNROLL
+        for (u32 k = 0; k < WJ_COUNTED_KEYS; ++k) {
+            if (row + k * stride >= p.rows) break;
+WJ_UNROLL
+            for (u32 pass = 0; pass < sizeof(Key); ++pass) {
+                if (pass >= passes) break;
+                const u32 digit = (u32)(own[k] >> pass * p.digit_bits) & mask;
+                atomicAdd(&counts[pass * WJ_SORT_DIGITS + digit], 1u);
             }
         }
-    }
-WJ_UNROLL
-    for (u32 pass = 0; pass < sizeof(Key); ++pass) {
-        if (pass < passes) runs[pass].flush(counts + pass * WJ_SORT_DIGITS);
     }
     __syncthreads();
     for (u32 place = threadIdx.x; place < passes * WJ_SORT_DIGITS; place += blockDim.x) {
@@ -93,12 +77,15 @@ WJ_UNROLL
 WJ_ENTRY(sort_count_4, CountDigitsParams, WJ_SORT_COUNT_THREADS) { count_digits<u32>(p); }
 WJ_ENTRY(sort_count_8, CountDigitsParams, WJ_SORT_COUNT_THREADS) { count_digits<u64>(p); }
 
-// The shared memory of a tile of blockDim.x * WJ_SORT_ITEMS rows.
+// Threads of a block of a pass.
+WJ_DEVICE u32 pass_threads() { return block_threads(WJ_SORT_THREADS); }
+
+// The shared memory of a tile of pass_threads() * WJ_SORT_ITEMS rows.
 struct SortTile {
     u64* stage;    // keys, then row numbers by place in the tile; 4 bytes a row where keys have 4
-    u64* targets;  // digits: place in the output less place in the tile
-    u32* counts;   // warps x digits: rows of the warp; then where they begin in the tile
+    u32* counts;   // warps x digits: rows of the warp; then where the next one goes in the tile
     u32* totals;   // digits: rows of the tile
+    u32* targets;  // digits: place in the output less place in the tile, modulo 2^32
     u32* sums;     // 33
     u32* tile;
 };
@@ -107,10 +94,10 @@ template <class Key>
 WJ_DEVICE SortTile open_sort_tile() {
     SortTile tile;
     tile.stage = &shared_as<u64>();
-    tile.targets = tile.stage + blockDim.x * WJ_SORT_ITEMS * sizeof(Key) / 8;
-    tile.counts = reinterpret_cast<u32*>(tile.targets + WJ_SORT_DIGITS);
-    tile.totals = tile.counts + blockDim.x / 32 * WJ_SORT_DIGITS;
-    tile.sums = tile.totals + WJ_SORT_DIGITS;
+    tile.counts = reinterpret_cast<u32*>(tile.stage) + pass_threads() * WJ_SORT_ITEMS * sizeof(Key) / 4;
+    tile.totals = tile.counts + pass_threads() / 32 * WJ_SORT_DIGITS;
+    tile.targets = tile.totals + WJ_SORT_DIGITS;
+    tile.sums = tile.targets + WJ_SORT_DIGITS;
     tile.tile = tile.sums + WJ_BLOCK_SUMS;
     return tile;
 }
@@ -120,9 +107,10 @@ WJ_DEVICE u32 digit_peers(u32 digit) {
     u32 peers = 0xffffffffu;
 WJ_UNROLL
     for (u32 bit = 0; bit < WJ_SORT_DIGIT_BITS; ++bit) {
-        const bool is_set = (digit >> bit & 1) != 0;
-        const u32 lanes = __ballot_sync(0xffffffffu, is_set);
-        peers &= is_set ? lanes : ~lanes;
+        const u32 lanes = __ballot_sync(0xffffffffu, (digit >> bit & 1) != 0);
+        // All ones where the bit is set, so that one operation of three operands does the rest.
+        const u32 own = (u32)((i32)(digit << (31 - bit)) >> 31);
+        peers &= ~(lanes ^ own);
     }
     return peers;
 }
@@ -149,58 +137,66 @@ WJ_DEVICE u64 look_back(const SortPassParams& p, u32 tile, u32 digit, u64 own) {
     return before;
 }
 
-// Ranks the rows of a warp among those of their digit, in order.
-template <class Key>
-WJ_DEVICE void rank_keys(u32* counts, const Key (&keys)[WJ_SORT_ITEMS], u32 (&ranks)[WJ_SORT_ITEMS], u32 shift, u32 mask) {
-    const u32 lane = threadIdx.x & 31;
-WJ_UNROLL
-    for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
-        const u32 digit = (u32)(keys[item] >> shift) & mask;
-        const u32 peers = digit_peers(digit);
-        const u32 before = counts[digit];
-        __syncwarp();
-        if (lane == __ffs(peers) - 1) counts[digit] = before + __popc(peers);
-        __syncwarp();
-        ranks[item] = before + __popc(peers & ((1u << lane) - 1));
+// Adds up the rows of each digit, publishes them, and turns the counts of warps into places in the tile. Others may count on the
+// sums while this block ranks its rows.
+WJ_DEVICE void place_digits(const SortPassParams& p, const SortTile& tile, u32 number) {
+    u32 before = 0;
+    for (u32 base = 0; base < WJ_SORT_DIGITS; base += pass_threads()) {
+        const u32 digit = base + threadIdx.x;
+        u32* counts = tile.counts + digit;
+        u32 total = 0;
+        if (digit < WJ_SORT_DIGITS) {
+            for (u32 warp = 0; warp < pass_threads() / 32; ++warp) total += counts[warp * WJ_SORT_DIGITS];
+            tile.totals[digit] = total;
+            store_relaxed(p.published + (u64)number * WJ_SORT_DIGITS + digit,
+                          (number == 0 ? WJ_SORT_UP_TO_TILE : WJ_SORT_OF_TILE) | total);
+        }
+        u32 place = before + block_exclusive_sum(tile.sums, total);
+        before += tile.sums[32];
+        if (digit < WJ_SORT_DIGITS) {
+            tile.targets[digit] = place;
+            for (u32 warp = 0; warp < pass_threads() / 32; ++warp) {
+                const u32 rows = counts[warp * WJ_SORT_DIGITS];
+                counts[warp * WJ_SORT_DIGITS] = place;
+                place += rows;
+            }
+        }
+        __syncthreads();
     }
 }
 
-// Turns the counts of warps into places in the tile, and finds where the tile's runs go.
-WJ_DEVICE void place_digits(const SortPassParams& p, const SortTile& tile, u32 number) {
-    const u32 warps = blockDim.x / 32;
-    for (u32 digit = threadIdx.x; digit < WJ_SORT_DIGITS; digit += blockDim.x) {
-        u32 running = 0;
-        for (u32 warp = 0; warp < warps; ++warp) {
-            const u32 count = tile.counts[warp * WJ_SORT_DIGITS + digit];
-            tile.counts[warp * WJ_SORT_DIGITS + digit] = running;
-            running += count;
-        }
-        tile.totals[digit] = running;
-        // Others may count on it while this block still waits.
-        store_relaxed(p.published + (u64)number * WJ_SORT_DIGITS + digit,
-                      (number == 0 ? WJ_SORT_UP_TO_TILE : WJ_SORT_OF_TILE) | running);
-    }
-    __syncthreads();
-    block_scan<u32>(tile.sums, WJ_SORT_DIGITS, [&](u64 digit) { return tile.totals[digit]; },
-                    [&](u64 digit, u32 place) { tile.targets[digit] = place; });
-    __syncthreads();
-    for (u32 digit = threadIdx.x; digit < WJ_SORT_DIGITS; digit += blockDim.x) {
-        const u32 place = (u32)tile.targets[digit];
-        for (u32 warp = 0; warp < warps; ++warp) tile.counts[warp * WJ_SORT_DIGITS + digit] += place;
+// Finds where the tile's runs go.
+WJ_DEVICE void find_targets(const SortPassParams& p, const SortTile& tile, u32 number) {
+    for (u32 digit = threadIdx.x; digit < WJ_SORT_DIGITS; digit += pass_threads()) {
         const u64 before = number == 0 ? 0 : look_back(p, number, digit, tile.totals[digit]);
-        // Modulo 2^64.
-        tile.targets[digit] = p.sums[digit] + before - place;
+        tile.targets[digit] = (u32)(p.sums[digit] + before) - tile.targets[digit];
     }
-    __syncthreads();
+}
+
+// Loads the thread's values of a tile, of which a warp has neighbouring ones; `outside` behind the last row.
+template <class T>
+WJ_DEVICE void load_items(const T* tile, u32 rows, T outside, T (&values)[WJ_SORT_ITEMS]) {
+    const u32 own = (threadIdx.x >> 5) * 32 * WJ_SORT_ITEMS + (threadIdx.x & 31);
+    // Tests take registers that whole tiles, which are nearly all, need not have.
+    if (rows == pass_threads() * WJ_SORT_ITEMS) {
+WJ_UNROLL
+        for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) values[item] = tile[own + item * 32];
+    } else {
+WJ_UNROLL
+        for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
+            values[item] = own + item * 32 < rows ? tile[own + item * 32] : outside;
+        }
+    }
 }
 
 template <class Key>
 WJ_DEVICE void sort_tile(const SortPassParams& p) {
     const SortTile tile = open_sort_tile<Key>();
-    const u32 tile_rows = blockDim.x * WJ_SORT_ITEMS;
+    const u32 tile_rows = pass_threads() * WJ_SORT_ITEMS;
+    const u32 lane = threadIdx.x & 31;
     const u32 warp = threadIdx.x >> 5;
     u32* counts = tile.counts + warp * WJ_SORT_DIGITS;
-    for (u32 digit = threadIdx.x & 31; digit < WJ_SORT_DIGITS; digit += 32) counts[digit] = 0;
+    for (u32 digit = lane; digit < WJ_SORT_DIGITS; digit += 32) counts[digit] = 0;
     if (threadIdx.x == 0) *tile.tile = (u32)atomicAdd(p.next_tile, 1ULL);
     __syncthreads();
     const u32 number = *tile.tile;
@@ -211,48 +207,56 @@ WJ_DEVICE void sort_tile(const SortPassParams& p) {
     const u32 shift = (u32)p.shift;
     // A warp has neighbouring rows, so that ranks keep their order. What is behind the last row has the last digit, and comes
     // behind it again.
-    const u32 own = warp * 32 * WJ_SORT_ITEMS + (threadIdx.x & 31);
-    const Key* source = reinterpret_cast<const Key*>(p.keys) + first;
     Key keys[WJ_SORT_ITEMS];
-    u32 places[WJ_SORT_ITEMS];
+    load_items(reinterpret_cast<const Key*>(p.keys) + first, rows, (Key)~Key(0), keys);
 WJ_UNROLL
-    for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
-        const u32 row = own + item * 32;
-        keys[item] = row < rows ? source[row] : (Key)~Key(0);
-    }
-    rank_keys(counts, keys, places, shift, mask);
+    for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) atomicAdd(&counts[(u32)(keys[item] >> shift) & mask], 1u);
     __syncthreads();
     place_digits(p, tile, number);
+    u32 places[WJ_SORT_ITEMS];
     Key* stage = reinterpret_cast<Key*>(tile.stage);
 WJ_UNROLL
     for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
-        places[item] += counts[(u32)(keys[item] >> shift) & mask];
+        const u32 digit = (u32)(keys[item] >> shift) & mask;
+        const u32 peers = digit_peers(digit);
+        const u32 leader = __ffs(peers) - 1;
+        u32 before = 0;
+        if (lane == leader) before = atomicAdd(&counts[digit], (u32)__popc(peers));
+        before = __shfl_sync(0xffffffffu, before, leader);
+        places[item] = before + __popc(peers & ((1u << lane) - 1));
         stage[places[item]] = keys[item];
     }
+    // On their way while the block looks back; the keys are staged, and leave their registers.
+    u32 numbers[WJ_SORT_ITEMS];
+    if (p.numbers_out != nullptr && p.numbers != nullptr) {
+        load_items(p.numbers + first, rows, 0u, numbers);
+    } else {
+WJ_UNROLL
+        for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
+            numbers[item] = (u32)first + (warp * WJ_SORT_ITEMS + item) * 32 + lane;
+        }
+    }
+    find_targets(p, tile, number);
     __syncthreads();
     u32 targets[WJ_SORT_ITEMS];
     Key* keys_out = reinterpret_cast<Key*>(p.keys_out);
 WJ_UNROLL
     for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
-        const u32 place = item * blockDim.x + threadIdx.x;
-        if (place >= rows) continue;
+        const u32 place = item * pass_threads() + threadIdx.x;
         const Key key = stage[place];
-        targets[item] = (u32)(tile.targets[(u32)(key >> shift) & mask] + place);
-        if (keys_out != nullptr) keys_out[targets[item]] = key;
+        targets[item] = tile.targets[(u32)(key >> shift) & mask] + place;
+        if (keys_out != nullptr && place < rows) keys_out[targets[item]] = key;
     }
     if (p.numbers_out == nullptr) return;
     __syncthreads();
-    u32* numbers = reinterpret_cast<u32*>(tile.stage);
+    u32* staged = reinterpret_cast<u32*>(tile.stage);
 WJ_UNROLL
-    for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
-        const u32 row = own + item * 32;
-        if (row < rows) numbers[places[item]] = p.numbers == nullptr ? (u32)first + row : p.numbers[first + row];
-    }
+    for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) staged[places[item]] = numbers[item];
     __syncthreads();
 WJ_UNROLL
     for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
-        const u32 place = item * blockDim.x + threadIdx.x;
-        if (place < rows) p.numbers_out[targets[item]] = numbers[place];
+        const u32 place = item * pass_threads() + threadIdx.x;
+        if (place < rows) p.numbers_out[targets[item]] = staged[place];
     }
 }
 

@@ -9,7 +9,7 @@ constants! { "WJ_":
     /// The digits of a pass.
     pub const SORT_DIGITS: u32 = 1 << SORT_DIGIT_BITS;
     /// Rows of a tile of a radix sort that one thread takes.
-    pub const SORT_ITEMS: u32 = 16;
+    pub const SORT_ITEMS: u32 = 22;
     /// Threads of a block of a pass.
     pub const SORT_THREADS: u32 = 384;
     /// Threads of a block that counts digits.

@@ -264,7 +264,7 @@ fn a_plain_claim_in_the_index_of_long_groups_shows() {
 }
 
 /// Rows of a tile of 64 threads.
-const TILE_ROWS: u64 = 64 * 16;
+const TILE_ROWS: u64 = 64 * sort::SORT_ITEMS as u64;
 
 /// The sort's kernels, where a block forgets what it saw before; or as they are.
 fn sort_pass(mutated: bool) -> ModuleSource {

@@ -193,8 +193,9 @@ impl SortLaunches<'_> {
             },
         )?;
         let blocks = u32::try_from(tiles).map_err(|_| Error::internal("more tiles than blocks"))?;
-        let shared_bytes =
-            tile_rows as u32 * width as u32 + SORT_DIGITS * (8 + 4 + block_threads / 32 * 4) + BLOCK_SUMS * 4 + 4;
+        // Rows of each warp, of the tile, and where they go, by digit.
+        let by_digit_bytes = SORT_DIGITS * 4 * (block_threads / 32 + 2);
+        let shared_bytes = tile_rows as u32 * width as u32 + by_digit_bytes + BLOCK_SUMS * 4 + 4;
         let launch = Launch { blocks, block_threads, shared_bytes };
         let mut values: Option<Buffer> = None;
         for pass in 0..passes {
