@@ -7,7 +7,9 @@ use arrow::datatypes::DataType;
 
 use super::read::{place_of_code, read};
 use crate::codegen::bind::{Binder, Value};
-use crate::codegen::precomputed::{Axis, AxisValues, DictionaryTest, Lookup, LookupColumn, Made, encoded, remembered};
+use crate::codegen::precomputed::{
+    Axis, AxisValues, DictionaryTest, Lookup, LookupColumn, Made, Prefixes, encoded, remembered,
+};
 use crate::codegen::program::{Binding, Code, Op, Type};
 use crate::codegen::value::{CType, Kind};
 use crate::column::Dictionary;
@@ -28,6 +30,12 @@ pub(in crate::codegen) fn tabulated(
         [only] => only.dictionary.as_ref(),
         _ => None,
     };
+    if let (Some(dictionary), Some(chars)) = (only_dictionary, function.prefix_chars())
+        && let Some(prefixes) = Prefixes::of(dictionary, chars)?
+    {
+        let first = first_like(b, &operands[0], &prefixes)?;
+        return tabulated(b, &[first], function);
+    }
     if let Some(dictionary) = only_dictionary
         && dictionary.len() >= b.tested_strings_min.max(1)
         && let Some(test) = function.test()
@@ -64,6 +72,14 @@ pub(in crate::codegen) fn tabulated(
     })?;
     let index = index.ok_or_else(|| Error::internal("a function of nothing"))?;
     read(b, results, index)
+}
+
+/// Binds the string that stands for all that begin like the operand's.
+fn first_like(b: &mut Binder, operand: &Value, prefixes: &Prefixes) -> Result<Value> {
+    let index = place_of_code(b, operand);
+    let code = read(b, Arc::clone(&prefixes.codes), index)?;
+    let (data_type, dictionary) = (operand.data_type.clone(), Some(Arc::clone(&prefixes.strings)));
+    Ok(Value { valid: operand.valid, data_type, dictionary, ..code })
 }
 
 /// Binds a test that devices make of every value before the pipeline runs.

@@ -10,6 +10,7 @@ mod tabulation;
 
 pub(super) use lookup::plain_statistics;
 pub(crate) use lookup::{DictionaryTest, Lookup, LookupColumn};
+pub(super) use prefixes::Prefixes;
 pub(crate) use remembered::forget;
 pub(super) use remembered::{Made, remembered, remembered_union};
 pub(super) use tabulation::{Axis, AxisValues, Tabulations, encoded};

@@ -1,16 +1,18 @@
-//! Functions that depend on the first characters of strings alone, evaluated once for all strings that begin alike.
+//! Strings that begin alike: a function that depends on their first characters alone is evaluated for one of them.
 //!
 //! Most such functions are of a code, a year or a first letter: a few prefixes begin millions of strings.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{ArrayRef, UInt32Array};
+use arrow::array::UInt32Array;
+use arrow::datatypes::DataType;
 use rayon::prelude::*;
 
-use super::lookup::plain_statistics;
-use crate::Result;
-use crate::column::{Dictionary, EncodedColumn, with_null};
+use super::lookup::{LookupColumn, plain_statistics};
+use crate::column::{ColumnType, Dictionary, Domain, EncodedColumn};
+use crate::{Error, Result};
 
 /// Strings from which on it pays.
 const STRINGS_MIN: usize = 4096;
@@ -18,7 +20,9 @@ const STRINGS_MIN: usize = 4096;
 const PREFIXES_MAX: usize = 4096;
 /// Bytes of the longest prefix.
 const PREFIX_BYTES_MAX: usize = 8;
-/// Strings that a core looks at in one go, a multiple of 8.
+/// Lengths of prefixes that are kept with a dictionary; those that were found first go.
+const KNOWN_MAX: usize = 4;
+/// Strings that a core looks at in one go.
 const PIECE: usize = 1 << 14;
 /// Slots of a piece's table.
 const SLOT_BITS: u32 = 13;
@@ -91,163 +95,123 @@ impl Piece {
     }
 }
 
-/// The results of a function that depends on the first `chars` characters, for all strings of a dictionary, and for null behind them
-/// if there is one. `evaluate` makes those of some strings. `None`: there are few strings, or many or long prefixes.
-pub(super) fn encoded_by_prefix(
-    dictionary: &Dictionary,
-    chars: usize,
-    has_null: bool,
-    evaluate: impl FnOnce(ArrayRef) -> Result<EncodedColumn>,
-) -> Result<Option<EncodedColumn>> {
-    if dictionary.len() < STRINGS_MIN || chars > PREFIX_BYTES_MAX {
-        return Ok(None);
-    }
-    let (is_ascii, gives_up) = (dictionary.is_ascii(), AtomicBool::new(false));
-    let starts: Vec<usize> = (0..dictionary.len()).step_by(PIECE).collect();
-    let piece = |start: usize| {
-        let codes = start..dictionary.len().min(start + PIECE);
-        let made = (!gives_up.load(Ordering::Relaxed)).then(|| Piece::of(dictionary, codes, chars, is_ascii)).flatten();
-        gives_up.fetch_or(made.is_none(), Ordering::Relaxed);
-        made
-    };
-    let Some(pieces) = starts.into_par_iter().map(piece).collect::<Option<Vec<Piece>>>() else { return Ok(None) };
-    let (mut known, mut firsts) = (HashMap::new(), vec![]);
-    let mut number_of = |(prefix, code): &(Prefix, u32)| {
-        *known.entry(*prefix).or_insert_with(|| {
-            firsts.push(*code);
-            firsts.len() - 1
-        })
-    };
-    let numbers: Vec<Vec<usize>> =
-        pieces.iter().map(|piece| piece.prefixes.iter().map(&mut number_of).collect()).collect();
-    if firsts.len() > PREFIXES_MAX {
-        return Ok(None);
-    }
-    log::debug!("{} strings begin with {} prefixes", dictionary.len(), firsts.len());
-    let strings = dictionary.take(&UInt32Array::from(firsts))?;
-    let of_null = strings.len();
-    let few = evaluate(if has_null { with_null(&strings)? } else { strings })?;
-    Ok(Some(expand(few, &pieces, &numbers, has_null.then_some(of_null))))
+/// Which strings of a dictionary begin alike: as codes of a dictionary that has one string for each beginning.
+#[derive(Debug)]
+pub(in crate::codegen) struct Prefixes {
+    /// One string for each prefix.
+    pub strings: Arc<Dictionary>,
+    /// For each string, the code of the one that begins alike.
+    pub codes: Arc<LookupColumn>,
 }
 
-/// The results of all strings, from those of each prefix.
-fn expand(few: EncodedColumn, pieces: &[Piece], numbers: &[Vec<usize>], of_null: Option<usize>) -> EncodedColumn {
-    let width = few.column_type.layout().width_bytes as usize;
-    let strings: usize = pieces.iter().map(|piece| piece.numbers.len()).sum();
-    let rows = strings + usize::from(of_null.is_some());
-    let rows_of = |piece: usize| pieces[piece].numbers.iter().map(move |&number| numbers[piece][usize::from(number)]);
-    let mut values = vec![0u8; rows * width];
-    if width > 0 {
-        let of_strings = values[..strings * width].par_chunks_mut(PIECE * width);
-        of_strings.enumerate().for_each(|(piece, values)| match width {
-            1 => values.iter_mut().zip(rows_of(piece)).for_each(|(value, row)| *value = few.values[row]),
-            _ => {
-                for (value, row) in values.chunks_exact_mut(width).zip(rows_of(piece)) {
-                    value.copy_from_slice(&few.values[row * width..][..width]);
-                }
-            }
-        });
-        if let Some(row) = of_null {
-            values[strings * width..].copy_from_slice(&few.values[row * width..][..width]);
+/// What is known of the prefixes of so many characters.
+#[derive(Debug, Default)]
+struct KnownPrefixes(Mutex<Vec<(usize, Option<Arc<Prefixes>>)>>);
+
+impl Prefixes {
+    /// Those of `chars` characters; `None`: there are few strings, or many or long prefixes. Found once, and kept with the
+    /// dictionary: a fact of its strings, as their order is.
+    pub(in crate::codegen) fn of(dictionary: &Dictionary, chars: usize) -> Result<Option<Arc<Self>>> {
+        if dictionary.len() < STRINGS_MIN || chars > PREFIX_BYTES_MAX {
+            return Ok(None);
         }
+        let attached = dictionary.attached_or_default::<KnownPrefixes>();
+        let locked = || attached.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = locked().iter().find(|(of, _)| *of == chars) {
+            return Ok(known.clone());
+        }
+        // Not under the lock: it may take long.
+        let found = Self::find(dictionary, chars)?.map(Arc::new);
+        let mut known = locked();
+        known.push((chars, found.clone()));
+        let excess = known.len().saturating_sub(KNOWN_MAX);
+        known.drain(..excess);
+        Ok(found)
     }
-    let validity = few.validity.as_ref().map(|few| {
-        let is_valid = |row: usize| few[row / 8] >> (row % 8) & 1;
-        let mut bits = vec![0u8; rows.div_ceil(8)];
-        bits[..strings.div_ceil(8)].par_chunks_mut(PIECE / 8).enumerate().for_each(|(piece, bits)| {
-            rows_of(piece).enumerate().for_each(|(at, row)| bits[at / 8] |= is_valid(row) << (at % 8));
-        });
-        if let Some(row) = of_null {
-            bits[strings / 8] |= is_valid(row) << (strings % 8);
+
+    fn find(dictionary: &Dictionary, chars: usize) -> Result<Option<Self>> {
+        let (is_ascii, gives_up) = (dictionary.is_ascii(), AtomicBool::new(false));
+        let starts: Vec<usize> = (0..dictionary.len()).step_by(PIECE).collect();
+        let piece = |start: usize| {
+            let codes = start..dictionary.len().min(start + PIECE);
+            let looks = !gives_up.load(Ordering::Relaxed);
+            let made = looks.then(|| Piece::of(dictionary, codes, chars, is_ascii)).flatten();
+            gives_up.fetch_or(made.is_none(), Ordering::Relaxed);
+            made
+        };
+        let Some(pieces) = starts.into_par_iter().map(piece).collect::<Option<Vec<Piece>>>() else { return Ok(None) };
+        let (mut known, mut firsts) = (HashMap::new(), vec![]);
+        let mut number_of = |(prefix, code): &(Prefix, u32)| {
+            *known.entry(*prefix).or_insert_with(|| {
+                firsts.push(*code);
+                firsts.len() - 1
+            })
+        };
+        let numbers: Vec<Vec<usize>> =
+            pieces.iter().map(|piece| piece.prefixes.iter().map(&mut number_of).collect()).collect();
+        if firsts.len() > PREFIXES_MAX {
+            return Ok(None);
         }
-        bits
+        log::debug!("{} strings begin with {} prefixes", dictionary.len(), firsts.len());
+        let (strings, codes) = Dictionary::of_array(&dictionary.take(&UInt32Array::from(firsts))?)?;
+        let missing = || Error::internal("a string of a dictionary without a code");
+        let code = |number: &usize| codes[*number].map(|code| code as u16).ok_or_else(missing);
+        let codes: Vec<Vec<u16>> =
+            numbers.iter().map(|numbers| numbers.iter().map(code).collect()).collect::<Result<_>>()?;
+        let codes = LookupColumn::new(encoded(&pieces, &codes, strings.len()));
+        Ok(Some(Self { strings: Arc::new(strings), codes: Arc::new(codes) }))
+    }
+}
+
+/// The codes of all strings, from those of the prefixes of each piece.
+fn encoded(pieces: &[Piece], codes: &[Vec<u16>], prefixes: usize) -> EncodedColumn {
+    let width = if prefixes <= 1 << 8 { 1 } else { 2 };
+    let rows: usize = pieces.iter().map(|piece| piece.numbers.len()).sum();
+    let mut values = vec![0u8; rows * width];
+    values.par_chunks_mut(PIECE * width).zip(pieces).zip(codes).for_each(|((values, piece), codes)| {
+        for (value, number) in values.chunks_exact_mut(width).zip(&piece.numbers) {
+            value.copy_from_slice(&codes[usize::from(*number)].to_le_bytes()[..width]);
+        }
     });
-    EncodedColumn { rows, values, validity, statistics: plain_statistics(), ..few }
+    EncodedColumn {
+        column_type: ColumnType {
+            data_type: DataType::UInt16,
+            has_nulls: false,
+            // All that so many bytes hold: code must not depend on the data further than that.
+            domain: Domain::Int { min: 0, max: (1 << (8 * width)) - 1 },
+            dictionary: None,
+        },
+        rows,
+        values,
+        offsets: None,
+        validity: None,
+        statistics: plain_statistics(),
+    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use std::fmt;
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicUsize;
+    use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 
-    use arrow::array::{Array, AsArray, BooleanArray, Int32Array, StringArray};
-    use arrow::datatypes::DataType;
-
-    use super::super::tabulation::{Axis, encoded};
     use super::*;
-    use crate::codegen::value::{Kind, Range, ValueType};
-    use crate::expr::HostFunction;
 
     /// Strings: name, text of a number, whether few prefixes begin them.
     type Texts = (&'static str, fn(usize) -> String, bool);
 
-    /// A function of the first three characters, of the result type that it says.
-    #[derive(Debug)]
-    struct OfThree {
-        result: DataType,
-        /// Whether it says that it depends on those alone.
-        says_so: bool,
-        evaluated: AtomicUsize,
-    }
-
-    impl OfThree {
-        fn new(result: &DataType, says_so: bool) -> Self {
-            Self { result: result.clone(), says_so, evaluated: AtomicUsize::new(0) }
-        }
-    }
-
-    impl fmt::Display for OfThree {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("of_three")
-        }
-    }
-
-    impl HostFunction for OfThree {
-        fn evaluate(&self, operands: &[ArrayRef]) -> Result<ArrayRef, arrow::error::ArrowError> {
-            let texts = operands[0].as_string::<i32>();
-            self.evaluated.fetch_add(texts.len(), Ordering::Relaxed);
-            let first = |text: &str| text.chars().take(3).collect::<String>();
-            // Null for some strings, and a value for null.
-            let firsts = || texts.iter().map(|text| text.map_or(Some("null".into()), |t| Some(first(t))));
-            let firsts = || firsts().map(|first| first.filter(|first| !first.starts_with('b')));
-            Ok(match self.result {
-                DataType::Utf8 => Arc::new(firsts().collect::<StringArray>()),
-                DataType::Boolean => Arc::new(firsts().map(|f| f.map(|f| f.len() > 3)).collect::<BooleanArray>()),
-                _ => Arc::new(firsts().map(|f| f.map(|f| f.len() as i32 - 2)).collect::<Int32Array>()),
-            })
-        }
-
-        fn prefix_chars(&self) -> Option<usize> {
-            self.says_so.then_some(3)
-        }
-
-        fn data_type(&self) -> DataType {
-            self.result.clone()
-        }
-    }
-
-    fn texts(column: &EncodedColumn) -> Vec<Option<Vec<u8>>> {
+    fn codes(prefixes: &Prefixes) -> Vec<u32> {
+        let column = prefixes.codes.encoded();
         let width = column.column_type.layout().width_bytes as usize;
-        let value = |row: usize| {
-            let is_valid = column.validity.as_ref().is_none_or(|bits| bits[row / 8] >> (row % 8) & 1 == 1);
-            let mut bytes = [0u8; 8];
-            bytes[..width].copy_from_slice(&column.values[row * width..][..width]);
-            let number = u64::from_le_bytes(bytes);
-            is_valid.then(|| match &column.column_type.dictionary {
-                Some(dictionary) => dictionary.bytes(number as u32).unwrap().to_vec(),
-                None => (column.column_type.layout().base + i128::from(number)).to_string().into_bytes(),
-            })
-        };
-        (0..column.rows).map(value).collect()
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
+        column.values.chunks(width).map(number).collect()
     }
 
     #[test]
-    fn results_equal_those_of_each_string() {
-        let kinds: [Texts; 5] = [
+    fn each_string_begins_like_its_prefix() {
+        let kinds: [Texts; 6] = [
             ("ascii", |n| format!("{}{n}", ["ab", "abc", "b", "", "xyz\0", "ab\0"][n % 6]), true),
             ("short", |n| format!("{n:05}"), true),
+            ("one", |n| format!("abc{n}"), true),
             ("not ascii", |n| format!("{}ä{n}", ["é", "éa", "b", "", "日本"][n % 5]), true),
             ("long", |n| format!("{}{n}", ["日本語", "日a", "𝄞𝄞𝄞"][n % 3]), false),
             (
@@ -259,24 +223,42 @@ mod tests {
                 false,
             ),
         ];
+        let first = |text: &str| text.chars().take(3).collect::<String>();
         for (name, text, is_fast) in kinds {
-            for (count, result) in [(PIECE + 77, DataType::Utf8), (9000, DataType::Boolean), (5001, DataType::Int32)] {
+            for count in [PIECE + 77, 9000, 5001] {
                 let values: ArrayRef = Arc::new((0..count).map(|n| Some(text(n))).collect::<StringArray>());
-                let dictionary = Arc::new(Dictionary::of_array(&values).unwrap().0);
-                for nullable in [false, true] {
-                    let range = Range::new(0, dictionary.len() as i128 - 1);
-                    let (kind, data_type) = (Kind::Int(range), DataType::Utf8);
-                    let value = ValueType { kind, data_type, dictionary: Some(Arc::clone(&dictionary)), nullable };
-                    let made = |function: &OfThree| {
-                        let shared: Arc<dyn HostFunction> = Arc::new(OfThree::new(&function.result, false));
-                        encoded(function, &[Axis::of(&value, &shared).unwrap()]).unwrap()
-                    };
-                    let (whole, by_prefix) = (OfThree::new(&result, false), OfThree::new(&result, true));
-                    assert_eq!(texts(&made(&by_prefix)), texts(&made(&whole)), "{name} {count} {nullable}");
-                    let evaluated = by_prefix.evaluated.load(Ordering::Relaxed);
-                    assert_eq!(evaluated <= PREFIXES_MAX, is_fast, "{name}: {evaluated} of {}", dictionary.len());
+                let dictionary = Dictionary::of_array(&values).unwrap().0;
+                let found = Prefixes::of(&dictionary, 3).unwrap();
+                assert_eq!(found.is_some(), is_fast, "{name} {count}");
+                let again = Prefixes::of(&dictionary, 3).unwrap();
+                let Some(found) = found else {
+                    assert!(again.is_none());
+                    continue;
+                };
+                assert!(Arc::ptr_eq(&found, &again.unwrap()), "it is kept");
+                let (all, few) = (dictionary.values().as_string::<i32>(), found.strings.values().as_string::<i32>());
+                let codes = codes(&found);
+                assert_eq!(codes.len(), dictionary.len());
+                for (code, &of) in codes.iter().enumerate() {
+                    assert_eq!(first(all.value(code)), first(few.value(of as usize)), "{name} {count}");
                 }
+                let mut different: Vec<String> = few.iter().flatten().map(first).collect();
+                different.sort();
+                different.dedup();
+                assert_eq!(different.len(), few.len(), "{name} {count}: one string for each beginning");
             }
         }
+    }
+
+    #[test]
+    fn the_last_lengths_are_kept() {
+        let values: ArrayRef = Arc::new((0..5000).map(|n| Some(format!("{n:06}"))).collect::<StringArray>());
+        let dictionary = Dictionary::of_array(&values).unwrap().0;
+        let of = |chars| Prefixes::of(&dictionary, chars).unwrap().unwrap();
+        let first = of(1);
+        (2..=KNOWN_MAX).for_each(|chars| drop(of(chars)));
+        assert!(Arc::ptr_eq(&first, &of(1)));
+        of(KNOWN_MAX + 1);
+        assert!(!Arc::ptr_eq(&first, &of(1)));
     }
 }

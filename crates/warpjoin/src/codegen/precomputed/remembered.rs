@@ -100,7 +100,8 @@ pub(in crate::codegen) fn remembered_union(parts: &[&Arc<Dictionary>]) -> Result
     Ok(union)
 }
 
-/// Drops all that was remembered with a dictionary, but for the order of its values: that is a fact of the table's column.
+/// Drops all that was remembered with a dictionary, but for the order of its values and how they begin: those are facts of the
+/// table's column.
 pub(crate) fn forget(dictionary: &Dictionary) {
     if let Some(unions) = dictionary.attached::<Unions>() {
         unions.0.lock().unwrap_or_else(PoisonError::into_inner).clear();

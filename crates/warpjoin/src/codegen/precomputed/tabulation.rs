@@ -8,7 +8,6 @@ use arrow::datatypes::{DataType, Field, Schema};
 use rayon::prelude::*;
 
 use super::lookup::{LookupColumn, plain_statistics};
-use super::prefixes::encoded_by_prefix;
 use crate::codegen::value::{Kind, Range, ValueType};
 use crate::column::{ColumnType, Dictionary, Domain, EncodedColumn, StringEncoding, TableEncoder, integers, with_null};
 use crate::expr::HostFunction;
@@ -110,20 +109,8 @@ impl Axis {
 
 /// The results for all combinations of values; those of the last operand change first.
 pub(in crate::codegen) fn encoded(function: &dyn HostFunction, axes: &[Axis]) -> Result<EncodedColumn> {
-    if let ([axis], Some(chars)) = (axes, function.prefix_chars())
-        && let AxisValues::Strings(dictionary) = &axis.values
-    {
-        let evaluate = |strings: ArrayRef| encoded_of(function, &[strings]);
-        if let Some(made) = encoded_by_prefix(dictionary, chars, axis.has_null, evaluate)? {
-            return Ok(made);
-        }
-    }
-    encoded_of(function, &axes.iter().map(Axis::array).collect::<Result<Vec<_>>>()?)
-}
-
-/// The same of arrays' values.
-fn encoded_of(function: &dyn HostFunction, arrays: &[ArrayRef]) -> Result<EncodedColumn> {
-    let chunks = on_host(function, arrays)?;
+    let arrays = axes.iter().map(Axis::array).collect::<Result<Vec<_>>>()?;
+    let chunks = on_host(function, &arrays)?;
     let is_boolean = chunks.iter().all(|chunk| *chunk.data_type() == DataType::Boolean);
     if is_boolean { Ok(encode_booleans(&chunks)) } else { encode(&chunks) }
 }
