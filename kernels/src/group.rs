@@ -83,6 +83,24 @@ params! {
         control: Ptr<'a, B, *mut u64>,
     }
 
+    /// Cuts rows that lie in the order of a key, which is never null.
+    pub struct CutParams<'a, B> for ["count_changes", "cut_rows"] {
+        /// The keys as they are stored: `rows`.
+        keys: Ptr<'a, B, *const u8>,
+        /// Bytes of a key: 1, 2, 4 or 8.
+        width: u64,
+        /// Rows, less than 2^32.
+        rows: u64,
+        /// One word, zeroed: rows that begin another key.
+        changes: Option<Ptr<'a, B, *mut u64>>,
+        /// Rows of a piece, more or less.
+        rows_each: u64,
+        /// Pieces.
+        pieces: u64,
+        /// `pieces` + 1: the first row of each, and all rows.
+        offsets: Option<Ptr<'a, B, *mut u32>>,
+    }
+
     /// Merges a row into another one, if it is a group, and makes it none.
     pub struct MergeRowParams<'a, B> for ["merge_row"] {
         /// The row that goes.

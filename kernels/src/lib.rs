@@ -181,6 +181,9 @@ pub const DECODE_TEXT: KernelFile = KernelFile { name: "text.cu", text: include_
 /// Decoding of pages of Parquet columns.
 pub const DECODE_VALUES: KernelFile = KernelFile { name: "values.cu", text: include_str!("../decode/values.cu") };
 
+/// Rows in the order of a key, cut between keys.
+pub const CUT: KernelFile = KernelFile { name: "cut.cu", text: include_str!("../group/cut.cu") };
+
 /// Group tables that grow.
 pub const REGROUP: KernelFile = KernelFile { name: "regroup.cu", text: include_str!("../group/regroup.cu") };
 
@@ -188,7 +191,8 @@ pub const REGROUP: KernelFile = KernelFile { name: "regroup.cu", text: include_s
 pub const VALIDITY: KernelFile = KernelFile { name: "validity.cu", text: include_str!("../common/validity.cu") };
 
 /// The files of entries: all kernels that are not generated.
-pub const SOURCES: [KernelFile; 19] = [
+pub const SOURCES: [KernelFile; 20] = [
+    CUT,
     DECODE_FACTS,
     DECODE_SNAPPY,
     DECODE_TEXT,

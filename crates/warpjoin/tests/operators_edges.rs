@@ -203,5 +203,5 @@ fn groups_in_the_order_of_their_keys_are_found_by_key() {
         assert_eq!(*found, [Some(row * 7 - 5_000), value(row), value(row), Some(1)]);
     }
     let pipelines = &output.metrics.pipelines;
-    assert!(pipelines[0].name.contains("GroupBy[shared, by key]"), "{pipelines:?}");
+    assert!(pipelines[0].name.contains("GroupBy[shared, by piece]"), "{pipelines:?}");
 }

@@ -107,3 +107,47 @@ fn groups_of_shared_keys_in_hash_tables_are_exchanged() {
     assert!(is_exchanged(&output));
     assert_eq!(rows_of(&output), rows_of(&grouped(&super::session(1), &["key"], spread, &options)));
 }
+
+/// On one device rows are cut between keys, and blocks finish the groups of a piece.
+#[test]
+fn groups_of_pieces_equal_those_of_one_table() {
+    const SPREAD: i64 = 1_000_003;
+    let keys: [(&str, fn(i64) -> i64); 4] = [
+        ("seven rows each", |row| row / 7 * SPREAD),
+        ("one row each", |row| (row - 1500) * SPREAD),
+        ("one has half of the rows", |row| if row < 1400 { row } else { 1400 + (row - 1400) / 1500 } * SPREAD),
+        ("two", |row| row / 1700 * SPREAD * SPREAD),
+    ];
+    let session = session(1);
+    let is_cut = |output: &QueryOutput| {
+        let names = output.metrics.pipelines.iter().map(|pipeline| &pipeline.name);
+        names.clone().any(|name| name.ends_with("GroupBy[shared, by piece]"))
+    };
+    for (name, key) in keys {
+        for keys in [&["key"][..], &["few", "key"], &["key", "few"]] {
+            let whole = grouped(&session, keys, key, &ExecOptions::default());
+            assert!(!is_cut(&whole), "{name}: so few rows are not cut");
+            for (what, options) in [
+                ("plain", ExecOptions::default()),
+                ("interpreted", ExecOptions { code_tier: CodeTier::Interpreted, ..ExecOptions::default() }),
+                ("few slots", ExecOptions { block_table_slots: Some(64), ..ExecOptions::default() }),
+                ("chunks", ExecOptions { chunk_rows: Some(256), ..ExecOptions::default() }),
+                ("no room", ExecOptions { first_capacity: Some(1), ..ExecOptions::default() }),
+            ] {
+                let options = ExecOptions { ordered_span_min: Some(1), ..options };
+                let output = grouped(&session, keys, key, &options);
+                assert!(is_cut(&output), "{name} by {keys:?}, {what}: {:?}", output.metrics.pipelines);
+                assert_eq!(rows_of(&output), rows_of(&whole), "{name} by {keys:?}, {what}");
+            }
+        }
+    }
+}
+
+/// A key that may be null, or that some rows come before, is not cut by.
+#[test]
+fn keys_that_are_not_in_order_are_not_cut_by() {
+    let session = session(1);
+    let options = ExecOptions { ordered_span_min: Some(1), ..ExecOptions::default() };
+    let output = grouped(&session, &["key"], |row| if row == 7 { 0 } else { row * 1_000_003 }, &options);
+    assert!(output.metrics.pipelines.iter().all(|pipeline| !pipeline.name.contains("by piece")));
+}

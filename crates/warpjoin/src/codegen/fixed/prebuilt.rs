@@ -6,11 +6,12 @@ use warpjoin_kernels::KernelFile;
 use crate::codegen::Constants;
 
 /// Files of which queries use one form, those that most queries want first. Hash tables of the Arrow-native API have many.
-const FILES: [KernelFile; 15] = [
+const FILES: [KernelFile; 16] = [
     warpjoin_kernels::JOIN_BUILD,
     warpjoin_kernels::PARTITION,
     warpjoin_kernels::RUNTIME_FILTER,
     warpjoin_kernels::REGROUP,
+    warpjoin_kernels::CUT,
     warpjoin_kernels::TOP_K,
     warpjoin_kernels::SORT,
     warpjoin_kernels::EXCHANGE,

@@ -64,12 +64,13 @@ pub(in crate::codegen) fn aggregate(
         results.push(plan_accumulator(b, environment, accumulator, keys.is_empty(), limits.rows_bits, &mut slots)?);
     }
     let mode = choose_mode(keys.is_empty(), &packing, limits);
+    let is_cut = limits.is_cut && mode == GroupMode::Narrow;
+    let by_parts = b.is_partitioned || is_cut;
     // Other loops than that over tiles have no place for a table in front.
-    let front = if b.is_tiles {
-        choose_front(mode, &packing, &slots.slots, limits, b.is_partitioned)
-    } else {
-        PreAggregation::None
-    };
+    let front =
+        if b.is_tiles { choose_front(mode, &packing, &slots.slots, limits, by_parts) } else { PreAggregation::None };
+    let is_cut = is_cut && matches!(front, PreAggregation::Hashed { .. });
+    let by_parts = b.is_partitioned || is_cut;
     let header_words = mode.header_words(&packing);
     for result in &mut results {
         result.word += header_words;
@@ -78,7 +79,7 @@ pub(in crate::codegen) fn aggregate(
         }
     }
     let accumulators = slots.slots.iter().map(|slot| (slot.kind, header_words + slot.word)).collect();
-    let has_finished = b.is_partitioned && mode == GroupMode::Narrow && matches!(front, PreAggregation::Hashed { .. });
+    let has_finished = by_parts && mode == GroupMode::Narrow && matches!(front, PreAggregation::Hashed { .. });
     let stride_words = header_words + slots.words;
     let target = Arc::new(GroupTarget {
         mode,
@@ -91,7 +92,8 @@ pub(in crate::codegen) fn aggregate(
         slots: slots.slots,
     });
     let by_range = limits.by_range && mode == GroupMode::Dense;
-    let shape = GroupShape { mode, by_range, front, has_finished, stride_words, results, accumulators, packing };
+    let shape =
+        GroupShape { mode, by_range, is_cut, front, has_finished, stride_words, results, accumulators, packing };
     let frame = match mode {
         GroupMode::Global => global(b, &target),
         _ => table(b, &key_values, &shape, &target),
@@ -110,6 +112,7 @@ fn choose_mode(no_keys: bool, packing: &Packing, limits: GroupLimits) -> GroupMo
         None => GroupMode::Wide,
         Some(_) if limits.is_scarce => GroupMode::Narrow,
         Some(bits) if bits <= DENSE_BITS_MAX && bits <= limits.rows_bits => GroupMode::Dense,
+        Some(_) if limits.is_cut => GroupMode::Narrow,
         Some(bits) if limits.is_sorted && bits <= SORTED_BITS_MAX => GroupMode::Dense,
         Some(_) => GroupMode::Narrow,
     }
@@ -305,7 +308,7 @@ fn table(b: &mut Binder, keys: &[Value], shape: &GroupShape, target: &Arc<GroupT
     }
     b.push(Statement::Accumulate(Accumulate { target: Arc::clone(target), packed, key_words }));
     b.flush();
-    let rows = if b.is_partitioned {
+    let rows = if b.is_partitioned || shape.is_cut {
         GroupLoop::Walk(walk(b, target))
     } else if b.is_tiles {
         GroupLoop::Tiles(tiles(b))
@@ -330,13 +333,13 @@ fn tiles(b: &mut Binder) -> GroupTiles {
     GroupTiles { control, cancel, rows, cursors, prefetch }
 }
 
-/// The loop over rows that lie by partition.
+/// The loop over rows that lie by partition, or are cut into pieces.
 fn walk(b: &mut Binder, target: &GroupTarget) -> GroupWalk {
     let (number, words) = (Type::Value(CType::U64), Type::Output(CType::U64));
     let (control, cancel) = (b.params.control(), b.params.cancel());
     let parts = [
-        b.params.once(Type::Input(CType::U32), Binding::SourceOffsets),
-        b.params.once(number, Binding::SourcePartitions),
+        b.params.once(Type::Input(CType::U32), Binding::Group(GroupPart::Offsets)),
+        b.params.once(number, Binding::Group(GroupPart::Partitions)),
         b.params.once(number, Binding::Group(GroupPart::ChunkRows)),
         b.params.once(words, Binding::Group(GroupPart::Cursors)),
     ];

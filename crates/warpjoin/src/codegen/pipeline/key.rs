@@ -52,10 +52,10 @@ identify_fields! {
     FetchStep { number, row, columns, types, shards }
     StoredKey { word, packed }
     JoinShape { packing, payload, unique, slots }
-    GroupLimits { rows_bits, shared_bytes_max, form, block_slots, table_blocks, is_skewed, is_sorted, by_range, is_scarce }
+    GroupLimits { rows_bits, shared_bytes_max, form, block_slots, table_blocks, is_skewed, is_sorted, by_range, is_scarce, is_cut }
     Accumulator { state, is_merge }
     State { fold, argument, second, term, data_type }
-    GroupShape { mode, by_range, front, has_finished, packing, stride_words, accumulators, results }
+    GroupShape { mode, by_range, is_cut, front, has_finished, packing, stride_words, accumulators, results }
     AccumulatorResult { word, encoding, value, count_word }
     ValueType { kind, data_type, dictionary, nullable }
     ColumnType { data_type, has_nulls, domain, dictionary }

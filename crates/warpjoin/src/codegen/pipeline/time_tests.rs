@@ -136,6 +136,7 @@ fn aggregate() -> Sink {
         is_sorted: false,
         by_range: false,
         is_scarce: false,
+        is_cut: false,
     };
     let accumulators = states.map(|state| Accumulator { state, is_merge: false }).to_vec();
     Sink::Aggregate { keys: vec![of(6), of(7)], accumulators, limits }

@@ -26,9 +26,6 @@ pub(crate) enum Binding {
     /// Finished groups of the group table that is the source, and how many there are.
     SourceFinished,
     SourceFinishedRows,
-    /// Where each partition of the source begins, and how many there are.
-    SourceOffsets,
-    SourcePartitions,
     /// A part of the join table of the n-th probe step.
     Join(usize, JoinPart),
     /// A part of the table of the n-th fetch step.
@@ -151,7 +148,10 @@ pub(crate) enum GroupPart {
     Counters,
     /// The next turn of each block; where rows lie by partition, its place.
     Cursors,
-    /// Rows that a block takes at a time where they lie by partition.
+    /// Where each partition or piece of the rows begins, and how many there are.
+    Offsets,
+    Partitions,
+    /// Rows that a block takes at a time where they lie by partition, or are cut into pieces.
     ChunkRows,
     /// How many steps ahead of the rows at hand a block asks for rows.
     PrefetchSteps,

@@ -28,6 +28,8 @@ pub(crate) struct GroupLimits {
     pub by_range: bool,
     /// There may be no room for a row for each value of the key.
     pub is_scarce: bool,
+    /// Rows may be cut into pieces with no key in two of them.
+    pub is_cut: bool,
 }
 
 /// One accumulated value.
@@ -100,6 +102,8 @@ pub(crate) struct GroupShape {
     pub mode: GroupMode,
     /// Of a table that is indexed by the packed key: it begins with the first key of its device.
     pub by_range: bool,
+    /// Blocks take pieces of the rows, of which no two have the same key.
+    pub is_cut: bool,
     pub front: PreAggregation,
     /// Groups that are finished before the others are written to rows of their own.
     pub has_finished: bool,
@@ -121,6 +125,7 @@ impl GroupShape {
     /// How groups are accumulated, in words.
     pub(crate) fn form(&self) -> &'static str {
         match (self.mode, self.front) {
+            _ if self.is_cut => "shared, by piece",
             (GroupMode::Global, _) => "registers",
             (_, PreAggregation::Keyed { .. }) => "shared by key",
             (GroupMode::Dense, PreAggregation::Hashed { .. }) => "shared, by key",

@@ -6,6 +6,7 @@ use warpjoin_device::{Cause, Stream};
 
 use super::borders::merge_borders;
 use super::estimate::{Estimate, PartitionedGroups};
+use super::pieces::{Cut, OrderedColumn};
 use super::target::{GroupRoom, GroupsSink};
 use crate::codegen::{
     Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step, regroup,
@@ -47,6 +48,7 @@ pub(super) struct PlannedGroups {
     is_sorted: bool,
     /// What the key spans on each of several devices.
     ranges: Option<Ranges>,
+    keys: Vec<Expr>,
 }
 
 /// Accumulators of a group-by and the expressions that make its output of them.
@@ -157,7 +159,7 @@ impl Query<'_> {
     ) -> Result<GroupTable> {
         let planned = self.plan_groups(relation, keys.clone(), accumulators.clone(), None)?;
         // Neighbours meet in a block's table, and what is left goes to the group table in its order.
-        let is_in_order = planned.is_sorted && planned.shape.mode == GroupMode::Dense;
+        let is_in_order = planned.shape.is_cut || planned.is_sorted && planned.shape.mode == GroupMode::Dense;
         let estimate = if is_in_order { None } else { self.estimate_groups(relation, &planned.shape, &keys)? };
         if let ([stream], Some(estimate)) = (self.streams.as_slice(), estimate) {
             // Rather than when rows are partitioned.
@@ -201,6 +203,7 @@ impl Query<'_> {
         let by_range = ranges.is_some();
         let is_sorted = form.is_none() && self.is_in_order(relation, &keys, &accumulators, ranges.as_ref());
         let is_scarce = matches!(relation.source, Source::Slice(_));
+        let is_cut = form.is_none() && self.can_cut(relation, &keys);
         let limits = GroupLimits {
             rows_bits,
             shared_bytes_max,
@@ -211,7 +214,9 @@ impl Query<'_> {
             is_sorted,
             by_range,
             is_scarce,
+            is_cut,
         };
+        let group_keys = keys.clone();
         let sink = Sink::Aggregate { keys, accumulators, limits };
         let generated = self.bind(relation, &sink)?;
         let SinkShape::Groups(shape) = &generated.sink else {
@@ -221,7 +226,29 @@ impl Query<'_> {
         let packed_bits = shape.packing.single_word_bits().unwrap_or(64);
         let keys_max = if packed_bits < 40 { 1u64 << packed_bits } else { u64::MAX };
         let groups_max = relation.rows_max.min(keys_max).max(1);
-        Ok(PlannedGroups { generated, shape, groups_max, is_sorted, ranges })
+        Ok(PlannedGroups { generated, shape, groups_max, is_sorted, ranges, keys: group_keys })
+    }
+
+    /// Whether rows can be cut where they are. Several devices share keys at their borders, which only tables by key bring together.
+    fn can_cut(&self, relation: &Relation, keys: &[Expr]) -> bool {
+        let (devices, rows_min) = (self.devices(), self.options.ordered_span_min);
+        devices == 1 && OrderedColumn::of(relation, keys, devices).is_some_and(|column| column.pays(rows_min))
+    }
+
+    /// How rows are cut that can be.
+    fn cut<'r>(
+        &mut self,
+        relation: &'r Relation,
+        generated: &GeneratedPipeline,
+        shape: &GroupShape,
+        keys: &[Expr],
+    ) -> Result<Option<(OrderedColumn<'r>, Vec<Cut>)>> {
+        let ordered = OrderedColumn::of(relation, keys, self.devices());
+        let ordered = ordered.ok_or_else(|| Error::internal("rows that can't be cut any more"))?;
+        let rows = relation.source.shard_rows_max(self.devices());
+        let grid = launch_shape(&self.streams[0], rows, generated, relation, 0);
+        let cuts = self.cuts(&ordered, shape, grid.blocks.into())?;
+        Ok(Some((ordered, cuts)))
     }
 
     /// Whether rows come in the order of a key whose values may have a row each in the group table.
@@ -256,15 +283,19 @@ impl Query<'_> {
         planned: PlannedGroups,
         estimate: Option<Estimate>,
     ) -> Result<GroupTable> {
-        let PlannedGroups { generated, shape, groups_max, ranges, .. } = planned;
-        let room = |device| self.first_room(relation, &generated, &shape, device, estimate);
+        let PlannedGroups { generated, shape, groups_max, ranges, keys, .. } = planned;
+        let cut = if shape.is_cut { self.cut(relation, &generated, &shape, &keys)? } else { None };
+        let room = |device: usize| {
+            let room = self.first_room(relation, &generated, &shape, device, estimate);
+            cut.as_ref().map_or(room, |(_, cuts)| room.of_pieces(cuts[device], self.options.first_capacity))
+        };
         let mut rooms: Vec<GroupRoom> = (0..self.devices()).map(room).collect();
         if let (true, Some(ranges), Some(bounds)) = (shape.by_range, ranges, shape.packing.single_integer()) {
             for (room, range) in rooms.iter_mut().zip(ranges.iter()) {
                 *room = room.of_keys(range.map_or([0, 0], |range| range.map(|key| bounds.distance(key))));
             }
         }
-        let shards = self.run_sink(relation, &generated, GroupsSink { shape: &shape, rooms })?;
+        let shards = self.run_sink(relation, &generated, GroupsSink { shape: &shape, rooms, cut })?;
         self.note_groups(&shape, &shards);
         Ok(GroupTable::new(groups_max, shape, shards))
     }

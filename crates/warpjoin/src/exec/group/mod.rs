@@ -8,4 +8,5 @@ mod borders;
 mod estimate;
 mod grouping_sets;
 mod passes;
+mod pieces;
 mod target;

@@ -4,6 +4,7 @@ use warpjoin_device::{Ptr, Stream};
 use warpjoin_kernels::common::{control, status};
 use warpjoin_kernels::group::{GroupTable, PLACES_EACH, PLACES_HEAD, RegroupParams, group_counter};
 
+use super::pieces::{Cut, OrderedColumn};
 use crate::codegen::{GroupMode, GroupShape, regroup};
 use crate::exec::launch::{DeviceSink, GroupTarget, Lane, Pushed, Strides, Target};
 use crate::exec::query::{Report, read_report};
@@ -18,6 +19,11 @@ const GROW_STEPS: u64 = 64;
 const CHUNKS_A_BLOCK_MIN: u64 = 3;
 const CHUNKS_A_BLOCK_MAX: u64 = 16;
 const CHUNK_ROWS_MIN: u64 = 64;
+/// Rows of finished groups for each that is expected, and more of them.
+const FINISHED_MARGIN: f64 = 1.1;
+const FINISHED_MORE: u64 = 1 << 16;
+/// Slots of a table of groups that were not finished after all.
+const UNFINISHED_SLOTS: u64 = 1 << 16;
 /// How much larger a table is than the one before.
 const GROWTH: u64 = 8;
 /// Slots for each row that is known when a table grows: more will come.
@@ -66,6 +72,14 @@ impl GroupRoom {
         Self { chunk_rows, finished_rows, ..self }
     }
 
+    /// For rows that are cut: nearly all groups are finished, of which there is room for `finished_max` at first.
+    pub(super) fn of_pieces(self, cut: Cut, finished_max: Option<u64>) -> Self {
+        let expected = ((cut.groups * FINISHED_MARGIN) as u64 + FINISHED_MORE).min(cut.rows);
+        let finished_rows = expected.min(finished_max.unwrap_or(u64::MAX)).max(1);
+        let room = self.by_partition(cut.rows, cut.pieces().max(1), finished_rows);
+        Self { slots: room.slots.min(UNFINISHED_SLOTS), ..room }
+    }
+
     /// Of a table with a slot for each packed key from the first to the last one.
     pub(super) fn of_keys(self, [first, last]: [u64; 2]) -> Self {
         Self { slots: last.saturating_sub(first) + 1, first_key: first, ..self }
@@ -92,6 +106,8 @@ pub(super) struct GroupsSink<'s> {
     pub shape: &'s GroupShape,
     /// Of each device.
     pub rooms: Vec<GroupRoom>,
+    /// How the rows of each device are cut, if they are.
+    pub cut: Option<(OrderedColumn<'s>, Vec<Cut>)>,
 }
 
 impl DeviceSink for GroupsSink<'_> {
@@ -105,7 +121,11 @@ impl DeviceSink for GroupsSink<'_> {
 
     fn open(&self, lane: &mut Lane<'_>) -> Result<Self::Filling> {
         let room = self.rooms[lane.device];
-        Ok((GroupTarget::allocate(&lane.stream, self.shape, room)?, room))
+        let mut target = GroupTarget::allocate(&lane.stream, self.shape, room)?;
+        if let Some((ordered, cuts)) = &self.cut {
+            target.pieces = Some(ordered.cut_rows(lane, cuts[lane.device])?);
+        }
+        Ok((target, room))
     }
 
     /// Of a group-by without keys the first device has a row in any case.
@@ -122,6 +142,11 @@ impl DeviceSink for GroupsSink<'_> {
 
     fn takes_one_chunk(&self) -> bool {
         true
+    }
+
+    /// Pieces are of all rows.
+    fn takes_chunks(&self) -> bool {
+        self.cut.is_none()
     }
 
     fn pushed(
@@ -193,6 +218,7 @@ impl GroupTarget {
             spill_rows,
             counters: stream.alloc_filled(group_counter::WORDS as u64 * 8, 0)?,
             cursors: stream.alloc_filled(cursor_words * 8, 0)?,
+            pieces: None,
             chunk_rows: room.chunk_rows,
             prefetch_steps: room.prefetch_steps,
             finished,
@@ -279,6 +305,7 @@ impl GroupTarget {
             let old = std::mem::replace(self, new);
             *room = grown;
             self.cursors = old.cursors;
+            self.pieces = old.pieces;
             self.finished = old.finished;
             self.finished_rows = old.finished_rows;
             if self.spilled(&lane.stream)? == 0 {

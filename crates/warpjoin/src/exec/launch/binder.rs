@@ -5,7 +5,7 @@ use std::sync::Arc;
 use warpjoin_device::{Arg, Buffer, CancelWord};
 
 use super::staging::StagedChunk;
-use super::target::Target;
+use super::target::{GroupTarget, Target};
 use crate::codegen::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 use crate::exec::relation::{IntermediateShard, JoinTable, Part, Relation, Source, TableColumns};
 use crate::runtime::lookup_copies::UploadedColumn;
@@ -74,16 +74,6 @@ impl<'a> Binder<'a> {
                     Binding::SourceFirstKey => Arg::U64(shard.first_key),
                     Binding::SourceFinished => Arg::or_null(shard.finished.as_ref().map(|finished| &finished.rows)),
                     _ => Arg::U64(shard.finished.as_ref().map_or(0, |finished| finished.count)),
-                }
-            }
-            Binding::SourceOffsets | Binding::SourcePartitions => {
-                let Source::Partitioned(rows) = source else {
-                    return Err(Error::internal("partitions of a table"));
-                };
-                let shard = &rows.shards[self.device];
-                match binding {
-                    Binding::SourceOffsets => Arg::Buffer(&shard.offsets),
-                    _ => Arg::U64(shard.partitions()),
                 }
             }
             Binding::Join(join, part) => self.join_arg(&self.relation.joins[*join], *part),
@@ -200,6 +190,18 @@ impl<'a> Binder<'a> {
         }
     }
 
+    /// Where the pieces or partitions of the rows begin, and how many there are.
+    fn pieces(&self, target: &'a GroupTarget) -> Result<(&'a Buffer, u64)> {
+        match (&target.pieces, &self.relation.source) {
+            (Some(pieces), _) => Ok((&pieces.offsets, pieces.count)),
+            (None, Source::Partitioned(rows)) => {
+                let shard = &rows.shards[self.device];
+                Ok((&shard.offsets, shard.partitions()))
+            }
+            (None, _) => Err(Error::internal("pieces of rows that are not cut")),
+        }
+    }
+
     fn group_arg(&self, part: GroupPart) -> Result<Arg<'a>> {
         let Target::Groups(target) = self.target else {
             return Err(Error::internal("groups written to rows"));
@@ -215,6 +217,8 @@ impl<'a> Binder<'a> {
             GroupPart::SpillRows => Arg::U64(target.spill_rows),
             GroupPart::Counters => Arg::Buffer(&target.counters),
             GroupPart::Cursors => Arg::Buffer(&target.cursors),
+            GroupPart::Offsets => Arg::Buffer(self.pieces(target)?.0),
+            GroupPart::Partitions => Arg::U64(self.pieces(target)?.1),
             GroupPart::ChunkRows => Arg::U64(target.chunk_rows),
             GroupPart::PrefetchSteps => Arg::U64(target.prefetch_steps),
             GroupPart::Finished => Arg::or_null(target.finished.as_ref()),

@@ -17,4 +17,4 @@ pub(super) use lane::{Job, Lane};
 pub(super) use shape::launch_shape;
 pub(crate) use shape::{Strides, TileLaunch, partition_launch};
 pub(super) use sink::{DeviceSink, Pushed};
-pub(super) use target::{GroupTarget, PartitionTarget, SketchTarget, Target};
+pub(super) use target::{GroupPieces, GroupTarget, PartitionTarget, SketchTarget, Target};

@@ -1,9 +1,11 @@
 //! Where the sinks of pipelines write on one device: what parameters of their kernels are bound to.
 
+use std::sync::Arc;
+
 use warpjoin_device::Buffer;
 
 use crate::column::ColumnType;
-use crate::exec::relation::{GroupShard, IntermediateShard};
+use crate::exec::relation::{GroupShard, IntermediateShard, TableColumns};
 
 /// Where a pipeline's sink writes on one device.
 pub(in crate::exec) enum Target<'a> {
@@ -40,13 +42,25 @@ pub(in crate::exec) struct GroupTarget {
     pub counters: Buffer,
     /// The next turn of each block, or the places of a walk: what was accumulated stays when the table grows.
     pub cursors: Buffer,
-    /// Rows that a block takes at a time where they lie by partition.
+    /// The pieces of rows that are cut.
+    pub pieces: Option<GroupPieces>,
+    /// Rows that a block takes at a time where they lie by partition, or are cut.
     pub chunk_rows: u64,
     /// How many steps ahead of the rows at hand a block asks for rows.
     pub prefetch_steps: u64,
     /// Rows of groups that are finished, which no table holds.
     pub finished: Option<Buffer>,
     pub finished_rows: u64,
+}
+
+/// Pieces of rows with no key in two of them.
+#[derive(Debug)]
+pub(in crate::exec) struct GroupPieces {
+    /// u32 a piece, and one more: where each begins.
+    pub offsets: Buffer,
+    pub count: u64,
+    /// The keys may be read as long as pieces are.
+    pub _columns: Arc<TableColumns>,
 }
 
 /// Buffers of a partition under way on one device, and what the generated kernels write to.

@@ -181,6 +181,7 @@ fn group_shape() -> GroupShape {
         mode: GroupMode::Dense,
         front: PreAggregation::None,
         by_range: false,
+        is_cut: false,
         has_finished: false,
         packing: packing(),
         stride_words: 3,
@@ -205,6 +206,7 @@ fn limits() -> GroupLimits {
         is_sorted: false,
         by_range: false,
         is_scarce: false,
+        is_cut: false,
     }
 }
 
@@ -380,6 +382,7 @@ fn group_shapes_differ_by_each_field() {
             mode: GroupMode::Wide,
             front: PreAggregation::Hashed { slots: 64 },
             by_range: true,
+            is_cut: true,
             has_finished: true,
             packing: other_packing(),
             stride_words: 4,
@@ -756,6 +759,7 @@ fn parts_of_aggregates_differ_by_each_field() {
             is_sorted: true,
             by_range: true,
             is_scarce: true,
+            is_cut: true,
         }
     );
     assert_all_differ(&limited, of_limits);
