@@ -15,6 +15,7 @@ struct GroupParts {
     u64 count;
     u64 chunk_rows;
     u64* places;  // WJ_PLACES_HEAD + WJ_PLACES_EACH words a block
+    u64 open_ends;  // WJ_OPEN_FIRST, WJ_OPEN_LAST: other devices have rows of the first key, of the last one
 };
 
 // Finished groups: rows as those of the group table, in no order.
@@ -80,6 +81,11 @@ WJ_DEVICE void set_item(GroupWalk& walk, u64 row, u64 end, bool is_whole) {
     walk.is_whole = is_whole ? 1 : 0;
 }
 
+// Whether no other device has keys of these rows.
+WJ_DEVICE bool is_closed(const GroupParts& parts, u64 begin, u64 end, u64 rows) {
+    return !(begin == 0 && (parts.open_ends & WJ_OPEN_FIRST) != 0) && !(end == rows && (parts.open_ends & WJ_OPEN_LAST) != 0);
+}
+
 // Finds the next item that has rows. One thread calls it.
 WJ_DEVICE void find_item(GroupWalk& walk, const GroupParts& parts) {
     const u64 rows = parts.offsets[parts.count];
@@ -108,8 +114,9 @@ WJ_DEVICE void find_item(GroupWalk& walk, const GroupParts& parts) {
         const u64 end = parts.offsets[walk.partition + 1];
         ++walk.partition;
         if (begin == end) continue;
-        const bool is_whole = end - begin <= whole_rows;
-        set_item(walk, begin, is_whole || end < walk.chunk_end ? end : walk.chunk_end, is_whole);
+        const bool is_short = end - begin <= whole_rows;
+        const bool is_whole = is_short && is_closed(parts, begin, end, rows);
+        set_item(walk, begin, is_short || end < walk.chunk_end ? end : walk.chunk_end, is_whole);
         return;
     }
     walk.is_done = 1;

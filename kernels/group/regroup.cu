@@ -1,7 +1,7 @@
 // Merges rows of group tables.
 //
-// regroup: the rows of a table, spilled ones included, into a larger one. A thread a row, grid stride. Status: WJ_STATUS_GROW,
-// WJ_STATUS_FULL, as of any insertion.
+// regroup: the rows of a table, spilled ones included, into another one; or one of them, which leaves its table. A thread a row,
+// grid stride. Status: WJ_STATUS_GROW, WJ_STATUS_FULL, as of any insertion.
 // merge_row: one row into another, of tables indexed by the key. One thread: there are few accumulators.
 #include "common/control.cuh"
 #include "group/accumulate.cuh"
@@ -13,8 +13,8 @@ WJ_ENTRY(regroup, RegroupParams, 256) {
     SpareRow spare = {0, false};
     const u64 step = (u64)gridDim.x * blockDim.x;
     for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.count; row += step) {
-        const u64* const old = p.rows + row * stride;
-        if (old[0] == 0) continue;
+        u64* const old = p.rows + row * stride;
+        if (old[0] == 0 || (p.only != 0 && old[0] != p.only)) continue;
         const u64 packed = (row == p.zero_row ? 0 : old[0]) - 1;
         const u64 number = p.key_words == 0 ? group_row_narrow(table, stride, packed)
                                             : group_row_of_words(table, stride, old + 1, (u32)p.key_words, spare);
@@ -25,6 +25,7 @@ WJ_ENTRY(regroup, RegroupParams, 256) {
             const u32 word = (u32)p.merges[at];
             merge_words(kind, merged + word, old[word], kind == WJ_MERGE_ADD_WIDE ? old[word + 1] : 0);
         }
+        if (p.only != 0) old[0] = 0;
     }
 }
 

@@ -31,7 +31,8 @@ WJ_DEVICE Merge merge_of(const Machine& m, u32 number) {
 
 WJ_DEVICE GroupParts parts_of(const Machine& m) {
     return GroupParts{pointer_in<const u32>(m, m.list, WJ_LIST_PARTS), value_in(m, m.list, WJ_LIST_PARTS + 1),
-                      value_in(m, m.list, WJ_LIST_PARTS + 2), pointer_in<u64>(m, m.list, WJ_LIST_PARTS + 3)};
+                      value_in(m, m.list, WJ_LIST_PARTS + 2), pointer_in<u64>(m, m.list, WJ_LIST_PARTS + 3),
+                      value_in(m, m.list, WJ_LIST_PARTS + 4)};
 }
 
 // `walk_words`: of shared memory in front of the block's table. All threads of the block call it.

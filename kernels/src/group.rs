@@ -24,6 +24,10 @@ constants! { "WJ_":
     pub const PLACES_HEAD: u64 = 2;
     /// Words of the place of each block.
     pub const PLACES_EACH: u64 = 4;
+    /// Other devices have rows of the first key of rows that are cut.
+    pub const OPEN_FIRST: u64 = 1;
+    /// The same of the last key.
+    pub const OPEN_LAST: u64 = 2;
 }
 
 /// Words that a group table counts in, over all launches that fill it.
@@ -113,10 +117,12 @@ params! {
         merge_count: u64,
     }
 
-    /// Merges the rows of a table, spilled ones included, into another one.
+    /// Merges the rows of a table, spilled ones included, into another one; or one of them, which leaves its table.
     pub struct RegroupParams<'a, B> for ["regroup"] {
         /// The rows.
-        rows: Ptr<'a, B, *const u64>,
+        rows: Ptr<'a, B, *mut u64>,
+        /// The first word of the row to merge; 0: all rows.
+        only: u64,
         /// How many there are.
         count: u64,
         /// The row whose key word is 0.

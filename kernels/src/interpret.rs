@@ -51,11 +51,11 @@ pub mod group_list {
         /// Operands: fields of the `GroupParts`; the first one is the cursors where rows lie in no order.
         pub const PARTS: usize = 21;
         /// Operands: rows of finished groups, and how many there is room for.
-        pub const FINISHED: usize = 25;
+        pub const FINISHED: usize = 26;
         /// Operand: the packed key of a row.
-        pub const PACKED: usize = 27;
+        pub const PACKED: usize = 28;
         /// Length of what stands before the accumulators.
-        pub const HEAD: usize = 28;
+        pub const HEAD: usize = 29;
         /// Length of an accumulator: how it is merged, its word in a row, its word in a slot of a block's table, its form,
         /// the operand that says whether a row counts, the operand that is merged. Operands of the words of a long key
         /// stand behind all accumulators.

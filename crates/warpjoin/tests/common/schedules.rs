@@ -299,7 +299,8 @@ fn groups() -> Vec<Scheduled> {
 /// Sorts, first rows and windows.
 fn orders() -> Vec<Scheduled> {
     let all_rows = |settings: &mut Settings| settings.sort_few_rows = Some(0);
-    let sorted = ints((0..2500).map(|row| Some(row * 7919 % 2503 * 1_000_003)));
+    // Four tiles: one looks back at others that have looked back.
+    let sorted = ints((0..4300).map(|row| Some(row * 7919 % 4327 * 1_000_003)));
     let tied = ints((0..2500).map(|row| Some(row * row % 40 * 1_000_000_007)));
     vec![
         with(sort_of("sort by digits", sorted, 0, None), all_rows),

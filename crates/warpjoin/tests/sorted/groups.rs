@@ -108,36 +108,45 @@ fn groups_of_shared_keys_in_hash_tables_are_exchanged() {
     assert_eq!(rows_of(&output), rows_of(&grouped(&super::session(1), &["key"], spread, &options)));
 }
 
-/// On one device rows are cut between keys, and blocks finish the groups of a piece.
+/// Rows are cut between keys, and blocks finish the groups of a piece, but for those of keys that two devices share.
 #[test]
 fn groups_of_pieces_equal_those_of_one_table() {
     const SPREAD: i64 = 1_000_003;
-    let keys: [(&str, fn(i64) -> i64); 4] = [
+    let keys: [(&str, fn(i64) -> i64); 5] = [
         ("seven rows each", |row| row / 7 * SPREAD),
         ("one row each", |row| (row - 1500) * SPREAD),
+        ("64 rows each", |row| row / 64 * SPREAD),
         ("one has half of the rows", |row| if row < 1400 { row } else { 1400 + (row - 1400) / 1500 } * SPREAD),
         ("two", |row| row / 1700 * SPREAD * SPREAD),
     ];
-    let session = session(1);
+    let alone = session(1);
     let is_cut = |output: &QueryOutput| {
         let names = output.metrics.pipelines.iter().map(|pipeline| &pipeline.name);
         names.clone().any(|name| name.ends_with("GroupBy[shared, by piece]"))
     };
-    for (name, key) in keys {
-        for keys in [&["key"][..], &["few", "key"], &["key", "few"]] {
-            let whole = grouped(&session, keys, key, &ExecOptions::default());
-            assert!(!is_cut(&whole), "{name}: so few rows are not cut");
-            for (what, options) in [
-                ("plain", ExecOptions::default()),
-                ("interpreted", ExecOptions { code_tier: CodeTier::Interpreted, ..ExecOptions::default() }),
-                ("few slots", ExecOptions { block_table_slots: Some(64), ..ExecOptions::default() }),
-                ("chunks", ExecOptions { chunk_rows: Some(256), ..ExecOptions::default() }),
-                ("no room", ExecOptions { first_capacity: Some(1), ..ExecOptions::default() }),
-            ] {
-                let options = ExecOptions { ordered_span_min: Some(1), ..options };
-                let output = grouped(&session, keys, key, &options);
-                assert!(is_cut(&output), "{name} by {keys:?}, {what}: {:?}", output.metrics.pipelines);
-                assert_eq!(rows_of(&output), rows_of(&whole), "{name} by {keys:?}, {what}");
+    for devices in [1, 2, 3, 5] {
+        let session = session(devices);
+        for (name, key) in keys {
+            for keys in [&["key"][..], &["few", "key"], &["key", "few"]] {
+                let whole = grouped(&alone, keys, key, &ExecOptions::default());
+                assert!(!is_cut(&whole), "{name}: so few rows are not cut");
+                for (what, options) in [
+                    ("plain", ExecOptions::default()),
+                    ("interpreted", ExecOptions { code_tier: CodeTier::Interpreted, ..ExecOptions::default() }),
+                    ("few slots", ExecOptions { block_table_slots: Some(64), ..ExecOptions::default() }),
+                    ("chunks", ExecOptions { chunk_rows: Some(256), ..ExecOptions::default() }),
+                    ("no room", ExecOptions { first_capacity: Some(1), ..ExecOptions::default() }),
+                ] {
+                    if devices > 1 && !matches!(what, "plain" | "interpreted" | "no room") {
+                        continue;
+                    }
+                    let options = ExecOptions { ordered_span_min: Some(1), few_rows: Some(0), ..options };
+                    let output = grouped(&session, keys, key, &options);
+                    let what = format!("{name} by {keys:?} on {devices}, {what}: {:?}", output.metrics.pipelines);
+                    assert_eq!(is_cut(&output), devices == 1 || keys.len() == 1, "{what}");
+                    assert_eq!(rows_of(&output), rows_of(&whole), "{what}");
+                    assert!(!is_cut(&output) || !is_exchanged(&output), "{what}");
+                }
             }
         }
     }

@@ -342,6 +342,7 @@ fn walk(b: &mut Binder, target: &GroupTarget) -> GroupWalk {
         b.params.once(number, Binding::Group(GroupPart::Partitions)),
         b.params.once(number, Binding::Group(GroupPart::ChunkRows)),
         b.params.once(words, Binding::Group(GroupPart::Cursors)),
+        b.params.once(number, Binding::Group(GroupPart::OpenEnds)),
     ];
     let mut part = |of_type, part| b.params.once(of_type, Binding::Group(part));
     let finished =

@@ -95,7 +95,7 @@ pub(crate) struct GroupWalk {
     pub control: Field,
     pub cancel: Field,
     /// Fields of `GroupParts`, in order.
-    pub parts: [Field; 4],
+    pub parts: [Field; 5],
     /// Rows of finished groups, and how many there is room for.
     pub finished: Option<[Field; 2]>,
 }

@@ -153,6 +153,8 @@ pub(crate) enum GroupPart {
     Partitions,
     /// Rows that a block takes at a time where they lie by partition, or are cut into pieces.
     ChunkRows,
+    /// Which ends of the rows share their key with other devices.
+    OpenEnds,
     /// How many steps ahead of the rows at hand a block asks for rows.
     PrefetchSteps,
     /// Rows of finished groups, and how many there is room for.

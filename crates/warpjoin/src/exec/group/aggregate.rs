@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use warpjoin_device::{Cause, Stream};
 
-use super::borders::merge_borders;
+use super::borders::{merge_borders, move_border_groups, open_ends};
 use super::estimate::{Estimate, PartitionedGroups};
 use super::pieces::{Cut, OrderedColumn};
 use super::target::{GroupRoom, GroupsSink};
@@ -112,13 +112,23 @@ impl Query<'_> {
     /// Makes groups complete where they are; `ranges` of their keys. Whether that can be: otherwise they have to be brought together.
     fn complete_in_place(&mut self, groups: &mut GroupTable, ranges: ColumnRanges) -> Result<bool> {
         if !ranges.iter().flatten().any(are_apart) {
-            let ([Some(range)], true) = (&ranges[..], groups.shape.by_range && self.reach_all()) else {
+            let ([Some(range)], true) = (&ranges[..], self.reach_all()) else { return Ok(false) };
+            let module = regroup(self.options.hash_bits);
+            if groups.shape.is_cut {
+                let kernels = self.compile(&module, "regroup")?;
+                let moves = move_border_groups(groups, range, &self.streams, &kernels)?;
+                self.metrics.launches += moves.launches;
+                let (kept, pending) = moves.into_pending(self.metrics.pipelines.len() - 1);
+                self.kept.extend(kept);
+                self.pending.push(pending);
+            } else if groups.shape.by_range {
+                let kernels = self.compile(&module, "merge_row")?;
+                let (launches, kept) = merge_borders(groups, range, &self.streams, &kernels)?;
+                self.metrics.launches += launches;
+                self.kept.extend(kept);
+            } else {
                 return Ok(false);
-            };
-            let kernels = self.compile(&regroup(self.options.hash_bits), "merge_row")?;
-            let (launches, kept) = merge_borders(groups, range, &self.streams, &kernels)?;
-            self.metrics.launches += launches;
-            self.kept.extend(kept);
+            }
         }
         groups.ranges = ranges;
         Ok(true)
@@ -203,7 +213,7 @@ impl Query<'_> {
         let by_range = ranges.is_some();
         let is_sorted = form.is_none() && self.is_in_order(relation, &keys, &accumulators, ranges.as_ref());
         let is_scarce = matches!(relation.source, Source::Slice(_));
-        let is_cut = form.is_none() && self.can_cut(relation, &keys);
+        let is_cut = form.is_none() && self.can_cut(relation, &keys, ranges.as_ref());
         let limits = GroupLimits {
             rows_bits,
             shared_bytes_max,
@@ -229,10 +239,11 @@ impl Query<'_> {
         Ok(PlannedGroups { generated, shape, groups_max, is_sorted, ranges, keys: group_keys })
     }
 
-    /// Whether rows can be cut where they are. Several devices share keys at their borders, which only tables by key bring together.
-    fn can_cut(&self, relation: &Relation, keys: &[Expr]) -> bool {
+    /// Whether rows can be cut where they are. `ranges`: of the only key, on several devices.
+    fn can_cut(&self, relation: &Relation, keys: &[Expr], ranges: Option<&Ranges>) -> bool {
         let (devices, rows_min) = (self.devices(), self.options.ordered_span_min);
-        devices == 1 && OrderedColumn::of(relation, keys, devices).is_some_and(|column| column.pays(rows_min))
+        let are_complete = devices == 1 || ranges.is_some() && self.reach_all();
+        are_complete && OrderedColumn::of(relation, keys, devices).is_some_and(|column| column.pays(rows_min))
     }
 
     /// How rows are cut that can be.
@@ -290,6 +301,9 @@ impl Query<'_> {
             cut.as_ref().map_or(room, |(_, cuts)| room.of_pieces(cuts[device], self.options.first_capacity))
         };
         let mut rooms: Vec<GroupRoom> = (0..self.devices()).map(room).collect();
+        if let (true, Some(ranges)) = (shape.is_cut, &ranges) {
+            rooms.iter_mut().zip(open_ends(ranges)).for_each(|(room, ends)| room.open_ends = ends);
+        }
         if let (true, Some(ranges), Some(bounds)) = (shape.by_range, ranges, shape.packing.single_integer()) {
             for (room, range) in rooms.iter_mut().zip(ranges.iter()) {
                 *room = room.of_keys(range.map_or([0, 0], |range| range.map(|key| bounds.distance(key))));

@@ -3,8 +3,13 @@
 //! Must not know who made the groups.
 
 use warpjoin_device::{Buffer, Kernel, Launch, Ptr, Stream};
-use warpjoin_kernels::group::MergeRowParams;
+use warpjoin_kernels::common::{control, status};
+use warpjoin_kernels::group::{self, MergeRowParams, OPEN_FIRST, OPEN_LAST, RegroupParams, group_counter};
 
+use super::target::STEPS_MAX;
+use crate::codegen::GroupShape;
+use crate::exec::launch::Strides;
+use crate::exec::query::{Pending, PendingDevice};
 use crate::exec::relation::GroupTable;
 use crate::table::Ranges;
 use crate::{Error, Result};
@@ -17,6 +22,111 @@ struct Border {
     others: Vec<usize>,
 }
 
+/// Work that merges groups of several devices.
+pub(super) struct Merging {
+    pub launches: u64,
+    /// What it uses.
+    pub kept: Vec<Buffer>,
+    /// Where it reports, of each device that does.
+    reports: Vec<Option<PendingDevice>>,
+}
+
+impl Merging {
+    /// As part of a line in the metrics.
+    pub(super) fn into_pending(self, pipeline: usize) -> (Vec<Buffer>, Pending) {
+        (self.kept, Pending { pipeline, devices: self.reports, check: check_room })
+    }
+}
+
+fn check_room(bits: u64) -> Result<()> {
+    match bits & (status::FULL | status::GROW) {
+        0 => Ok(()),
+        _ => Err(Error::kernel_bound("a group of two devices found no row in a table with room")),
+    }
+}
+
+/// Which ends of the rows of each device have the key of rows of other devices.
+pub(super) fn open_ends(ranges: &Ranges) -> Vec<u64> {
+    let mut ends = vec![0; ranges.len()];
+    for Border { first, others, .. } in borders(ranges) {
+        ends[first] |= OPEN_LAST;
+        let last = others.len() - 1;
+        for (at, other) in others.into_iter().enumerate() {
+            ends[other] |= if at == last { OPEN_FIRST } else { OPEN_FIRST | OPEN_LAST };
+        }
+    }
+    ends
+}
+
+/// The merges of a table's rows, as `regroup` takes them, and how many there are.
+fn merges_of(shape: &GroupShape) -> (Vec<u64>, u64) {
+    let mut merges = shape.merges();
+    let count = merges.len() as u64;
+    // A buffer has at least a word.
+    merges.resize(merges.len().max(1), 0);
+    (merges, count)
+}
+
+/// Moves the groups of keys that are on several devices to the first of them, from hash table to hash table, with a kernel of each
+/// device.
+pub(super) fn move_border_groups(
+    groups: &GroupTable,
+    ranges: &Ranges,
+    streams: &[Stream],
+    kernels: &[Kernel],
+) -> Result<Merging> {
+    let bounds = groups.shape.packing.single_integer().ok_or_else(|| Error::internal("a table by several keys"))?;
+    let (merges, merge_count) = merges_of(&groups.shape);
+    let mut moves = Merging { launches: 0, kept: vec![], reports: streams.iter().map(|_| None).collect() };
+    // Rows behind the finished ones, but for that of key word 0.
+    let slots_of = |device: usize| {
+        let shard = &groups.shards[device];
+        let finished = shard.finished.as_ref().map_or(0, |finished| finished.count);
+        shard.capacity.saturating_sub(finished + 1)
+    };
+    for Border { key, first, others } in borders(ranges) {
+        let stream = &streams[first];
+        let word = key.checked_sub(bounds.min).and_then(|key| u64::try_from(key).ok());
+        let only =
+            word.and_then(|word| word.checked_add(1)).ok_or_else(|| Error::internal("a key beyond its bounds"))?;
+        let uploaded = stream.upload(bytemuck::cast_slice(&merges))?;
+        let counters = stream.alloc_filled(group_counter::WORDS as u64 * 8, 0)?;
+        let control = stream.alloc_filled(control::BYTES, 0)?;
+        stream.wait_for_permit()?;
+        let begin = stream.record()?;
+        for other in others {
+            let params = RegroupParams {
+                rows: Ptr::of(&groups.shards[other].rows),
+                only,
+                count: slots_of(other),
+                zero_row: u64::MAX,
+                table: group::GroupTable {
+                    rows: Ptr::of(&groups.shards[first].rows),
+                    capacity: slots_of(first),
+                    index: None,
+                    index_slots: 0,
+                    steps_max: slots_of(first).min(STEPS_MAX),
+                    grow_steps: u64::MAX,
+                    spill_rows: 0,
+                    counters: Ptr::of(&counters),
+                    control: Ptr::of(&control),
+                },
+                stride: groups.shape.stride_words as u64,
+                key_words: 0,
+                merges: Ptr::of(&uploaded),
+                merge_count,
+            };
+            stream.launch(&kernels[first], Strides::ROWS.over(slots_of(other), stream), &params)?;
+            moves.launches += 1;
+            // What reads or frees the other table comes behind.
+            streams[other].wait(&stream.record()?)?;
+        }
+        moves.reports[first] = Some(PendingDevice::reporting((control, begin, stream.record()?)));
+        moves.kept.extend([uploaded, counters]);
+    }
+    Ok(moves)
+}
+
 /// Merges the groups of keys that are on several devices, each on the first of them, with a kernel of each device. The launches,
 /// and what they read.
 pub(super) fn merge_borders(
@@ -26,10 +136,7 @@ pub(super) fn merge_borders(
     kernels: &[Kernel],
 ) -> Result<(u64, Vec<Buffer>)> {
     let bounds = groups.shape.packing.single_integer().ok_or_else(|| Error::internal("a table by several keys"))?;
-    let mut merges = groups.shape.merges();
-    let merge_count = merges.len() as u64;
-    // A buffer has at least a word.
-    merges.resize(merges.len().max(1), 0);
+    let (merges, merge_count) = merges_of(&groups.shape);
     let stride = groups.shape.stride_words as u64;
     let row_of = |device: usize, key: i128| {
         let shard = &groups.shards[device];
@@ -86,6 +193,18 @@ mod tests {
             (vec![Some([4, 4]), Some([4, 4]), Some([4, 4]), Some([4, 4])], vec![border(4, 0, &[1, 2, 3])]),
         ] {
             assert_eq!(borders(&ranges.into()), expected);
+        }
+    }
+
+    #[test]
+    fn ends_are_open_where_another_device_has_the_key() {
+        let (first, last) = (OPEN_FIRST, OPEN_LAST);
+        for (ranges, expected) in [
+            (vec![Some([0, 3]), Some([4, 9])], vec![0, 0]),
+            (vec![Some([0, 4]), None, Some([4, 9]), Some([9, 11])], vec![last, 0, first | last, first]),
+            (vec![Some([0, 4]), Some([4, 4]), Some([4, 5])], vec![last, first | last, first]),
+        ] {
+            assert_eq!(open_ends(&ranges.into()), expected);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::exec::relation::{FinishedGroups, GroupShard};
 use crate::{Error, Result};
 
 /// Slots that an insert reads before its key is spilled.
-const STEPS_MAX: u64 = 128;
+pub(super) const STEPS_MAX: u64 = 128;
 /// Slots that an insert reads before it asks for a larger table.
 const GROW_STEPS: u64 = 64;
 /// Chunks of rows that lie by partition: so many a block that the last ones end together, and no more than that takes.
@@ -45,6 +45,8 @@ pub(super) struct GroupRoom {
     pub chunk_rows: u64,
     /// Rows of finished groups.
     pub finished_rows: u64,
+    /// Which ends of rows that are cut share their key with other devices.
+    pub open_ends: u64,
     /// How many steps ahead of the rows at hand a block asks for rows.
     pub prefetch_steps: u64,
 }
@@ -61,6 +63,7 @@ impl GroupRoom {
             blocks,
             chunk_rows: 0,
             finished_rows: 0,
+            open_ends: 0,
             prefetch_steps: 0,
         }
     }
@@ -220,6 +223,7 @@ impl GroupTarget {
             cursors: stream.alloc_filled(cursor_words * 8, 0)?,
             pieces: None,
             chunk_rows: room.chunk_rows,
+            open_ends: room.open_ends,
             prefetch_steps: room.prefetch_steps,
             finished,
             finished_rows: room.finished_rows,
@@ -278,6 +282,7 @@ impl GroupTarget {
             let control = lane.stream.alloc_filled(control::BYTES, 0)?;
             let params = RegroupParams {
                 rows: Ptr::of(&self.shard.rows),
+                only: 0,
                 count,
                 zero_row: self.slots,
                 table: GroupTable {

@@ -220,6 +220,7 @@ impl<'a> Binder<'a> {
             GroupPart::Offsets => Arg::Buffer(self.pieces(target)?.0),
             GroupPart::Partitions => Arg::U64(self.pieces(target)?.1),
             GroupPart::ChunkRows => Arg::U64(target.chunk_rows),
+            GroupPart::OpenEnds => Arg::U64(target.open_ends),
             GroupPart::PrefetchSteps => Arg::U64(target.prefetch_steps),
             GroupPart::Finished => Arg::or_null(target.finished.as_ref()),
             GroupPart::FinishedRows => Arg::U64(target.finished_rows),

@@ -46,6 +46,8 @@ pub(in crate::exec) struct GroupTarget {
     pub pieces: Option<GroupPieces>,
     /// Rows that a block takes at a time where they lie by partition, or are cut.
     pub chunk_rows: u64,
+    /// Which ends of rows that are cut share their key with other devices: `OPEN_FIRST`, `OPEN_LAST`.
+    pub open_ends: u64,
     /// How many steps ahead of the rows at hand a block asks for rows.
     pub prefetch_steps: u64,
     /// Rows of groups that are finished, which no table holds.
