@@ -249,6 +249,43 @@ fn filters_of_every_form_go_to_other_pipelines() {
     }
 }
 
+/// Facts are joined with pairs of which few have a key that is wanted: the shape of TPC-H Q9. The table of wanted keys drops facts
+/// before they probe that of the pairs.
+#[test]
+fn a_table_of_the_build_side_drops_probe_rows() {
+    use JoinKind::{Inner, ProbeAnti, ProbeOuter, ProbeSemi};
+    let column = |name: &str, nulls: i64, values: &dyn Fn(i64) -> i64, rows: i64| {
+        let value = |row: i64| (nulls == 0 || row % nulls != 3).then(|| values(row));
+        let array: ArrayRef = Arc::new((0..rows).map(value).collect::<Int64Array>());
+        (Field::new(name, DataType::Int64, true), array)
+    };
+    for devices in [1, 2] {
+        let session = little_l2().open(devices).expect("a session");
+        let wanted = table(&session, vec![column("key", 0, &|row| row, KEYS)], (0..KEYS).map(|row| row % 50).collect());
+        let pair = |row: i64| [row / 4 % KEYS, row % 4 * 1_000_003];
+        let [first, second] = [0, 1].map(|at| move |row: i64| pair(row)[at]);
+        let columns = vec![column("key", 90, &first, 4 * KEYS), column("other", 0, &second, 4 * KEYS)];
+        let pairs = table(&session, columns, (0..4 * KEYS).collect());
+        let scattered = |row: i64| row * 7919 % (4 * KEYS);
+        let (first, second) = (move |row: i64| pair(scattered(row))[0], move |row: i64| pair(scattered(row))[1]);
+        let columns = vec![column("key", 70, &first, FACTS), column("other", 110, &second, FACTS)];
+        let facts = table(&session, columns, (0..FACTS).collect());
+        let few = join(below(scan(&wanted), 1, 5), scan(&pairs), &[(0, 0)], Inner, vec![2, 3, 4]);
+        for kind in [Inner, ProbeSemi, ProbeAnti, ProbeOuter] {
+            let output = if kind == Inner { vec![2, 3, 4, 5] } else { vec![3, 4, 5] };
+            let plan = join(few.clone(), scan(&facts), &[(0, 0), (1, 1)], kind, output);
+            let (rows, _) = run(&session, &plan, &options(RuntimeFilters::Off));
+            let (filtered, metrics) = run(&session, &plan, &options(RuntimeFilters::Auto));
+            assert_eq!(filtered, rows, "{kind:?}");
+            let is_dropped = metrics.decisions.iter().any(|it| it.contains(&format!("{FACTS}, about")));
+            assert_eq!(is_dropped, matches!(kind, Inner | ProbeSemi), "{kind:?}: {:?}", metrics.decisions);
+            for form in [FilterForm::Table, FilterForm::Bitmap, FilterForm::Bloom] {
+                assert_eq!(run(&session, &plan, &by(form)).0, rows, "{kind:?} {form}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_filter_is_chosen_where_l2_holds_it_but_not_the_table() {
     for (opener, keys, wanted) in [

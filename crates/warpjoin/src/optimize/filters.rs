@@ -162,6 +162,7 @@ impl Placing<'_> {
                 let columns = keys.iter().map(|&(_, probe)| probe).collect();
                 to_probe.push(FilterCandidate { table, columns, row_ps: None });
             }
+            to_probe.extend(offered_by_build(join, probe_ps));
             join.build.replace(|build| self.push(build, &to_build));
         }
         join.probe.replace(|probe| self.push(probe, &to_probe));
@@ -295,6 +296,19 @@ fn candidates_of(plan: &Plan) -> Vec<FilterCandidate> {
             offered
         }
     }
+}
+
+/// What the tables of a join's build side know of the probe side's keys: a row without a match there has none here. A row that
+/// goes saves its probe of this join's table.
+fn offered_by_build(join: &JoinPlan, probe_ps: f64) -> Vec<FilterCandidate> {
+    if !matches!(join.kind, JoinKind::Inner | JoinKind::ProbeSemi) || !is_safe(join) {
+        return vec![];
+    }
+    let build_width = join.build.schema.fields().len();
+    let probe_key = |column| counterpart(join, column)?.checked_sub(build_width);
+    let mut offered = through(&candidates_of(&join.build), probe_key);
+    offered.iter_mut().for_each(|candidate| candidate.row_ps = Some(probe_ps));
+    offered
 }
 
 /// Filter candidates of a join's output as candidates of its sides.
