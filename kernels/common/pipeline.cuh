@@ -24,12 +24,6 @@ WJ_DEVICE void fill_slot(T* slots, u64 key, T value, u64* control) {
     if (atomicExch(&slots[key], value) != 0) raise_status(control, WJ_STATUS_DUPLICATE);
 }
 
-// The same, where only the presence of a key counts.
-template <class T>
-WJ_DEVICE void set_slot(T* slots, u64 key, T value, u64* control) {
-    store_relaxed(&slots[key], value);
-}
-
 // Counts the rows of all threads. All lanes call it.
 WJ_DEVICE void add_rows(u64* control, u32 rows) {
     const u32 sum = __reduce_add_sync(0xffffffffu, rows);

@@ -96,8 +96,7 @@ WJ_DEVICE bool control(Machine& m, Rows& rows, const Instruction& i, u32& at) {
         case WJ_DO_Count: if (takes_part(m)) atomicAdd(get_pointer<u64>(m, i.a) + i.next, get(m, i.b)); break;
         case WJ_DO_FillSlot4:
         case WJ_DO_FillSlot8:
-        case WJ_DO_SetSlot4:
-        case WJ_DO_SetSlot8: write_slot(m, i); break;
+        case WJ_DO_SetBit: write_slot(m, i); break;
         case WJ_DO_AddRows: add_rows(get_pointer<u64>(m, i.a), (u32)get(m, i.b)); break;
         case WJ_DO_MarkRow: if (blockIdx.x == 0 && threadIdx.x == 0) get_pointer<u64>(m, i.a)[0] = 1; break;
         case WJ_DO_MergeAdd:

@@ -196,7 +196,7 @@ WJ_DEVICE void merge_gathered(const Machine& m, const Instruction& i) {
     }
 }
 
-// Writes a value (`c`) into the slot of a key (`b`) of the table at `a`. `d` is the control block.
+// Writes a value (`c`) into the slot of a key (`b`) of the table at `a`, or sets the key's bit. `d` is the control block.
 WJ_DEVICE void write_slot(const Machine& m, const Instruction& i) {
     if (!takes_part(m)) return;
     const u64 key = get(m, i.b);
@@ -205,8 +205,7 @@ WJ_DEVICE void write_slot(const Machine& m, const Instruction& i) {
     switch (i.operation) {
         case WJ_DO_FillSlot4: fill_slot(get_pointer<u32>(m, i.a), key, (u32)value, control); break;
         case WJ_DO_FillSlot8: fill_slot(get_pointer<u64>(m, i.a), key, value, control); break;
-        case WJ_DO_SetSlot4: set_slot(get_pointer<u32>(m, i.a), key, (u32)value, control); break;
-        default: set_slot(get_pointer<u64>(m, i.a), key, value, control); break;
+        default: set_in_bitmap(get_pointer<u32>(m, i.a), key); break;
     }
     set(m, i.to, get(m, i.to) + 1);
 }

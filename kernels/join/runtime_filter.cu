@@ -2,8 +2,7 @@
 //
 // Inputs: keys[rows], never 0; words, zeroed: (span + 31) / 32 of 4 bytes for a bitmap of key words up to span, `count`
 // of 8 bytes for a Bloom filter, none for bounds alone; bounds[2], zeroed, or null.
-// Grid: one row a thread, grid stride; no shared memory, no status. A bit that is there is not set again: keys that many
-// rows have would queue for one address.
+// Grid: one row a thread, grid stride; no shared memory, no status.
 #include "group/accumulate.cuh"
 #include "join/params.cuh"  // src/join.rs
 #include "join/runtime_filter.cuh"
@@ -40,10 +39,7 @@ WJ_ENTRY(fill_bounds, FilterParams, WJ_BLOCK_THREADS) {
 
 WJ_ENTRY(fill_bitmap, FilterParams, WJ_BLOCK_THREADS) {
     u32* words = static_cast<u32*>(p.words);
-    fill(p, [&](u64 key) {
-        u32* word = &words[(key - 1) >> 5];
-        if ((load_relaxed(word) & bitmap_bit(key)) == 0) atomicOr(word, bitmap_bit(key));
-    });
+    fill(p, [&](u64 key) { set_in_bitmap(words, key); });
 }
 
 WJ_ENTRY(fill_bloom, FilterParams, WJ_BLOCK_THREADS) {

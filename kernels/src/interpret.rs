@@ -183,7 +183,7 @@ operations! {
     // What all lanes do together.
     Find4, Find8, FindWord4, FindWord8, FindPair, Reserve, ReserveOfBlock, AddToSketch,
     // Sinks.
-    Raise, Count, FillSlot4, FillSlot8, SetSlot4, SetSlot8, AddRows, MarkRow,
+    Raise, Count, FillSlot4, FillSlot8, SetBit, AddRows, MarkRow,
     AddIf, AddWideIf, AddDoubleIf, MaxIf, OrIf, XorIf,
     MergeAdd, MergeAddWide, MergeAddDouble, MergeMax, MergeOr, MergeXor,
     OpenGroups, Accumulate,

@@ -111,6 +111,7 @@ impl fmt::Display for RuntimeDecision {
 fn slots_in_words(slots: &Slots) -> &'static str {
     match slots {
         Slots::Direct(_) => "indexed by the key",
+        Slots::Bits => "a bit for each",
         Slots::Words(_) => "in slots of one word",
         Slots::Pairs { .. } => "in slots of two words",
     }

@@ -205,6 +205,16 @@ impl<'k> Builder<'k> {
             None => self.constant(0),
         };
         let found = self.declare(Variable::Match(*number), CType::U64);
+        if *form == Slots::Bits {
+            let zero = self.constant(0);
+            self.emit(Do::Move, found, &[zero]);
+            let end = self.push_scope(Do::Push, alive)?;
+            let is_there = self.word(Do::IsInBitmap, &[slots, key]);
+            self.emit(Do::MoveIf, alive, &[is_there]);
+            self.pop_scope(end);
+            self.forget();
+            return Ok(());
+        }
         let (operation, form) = lookup(*form)?;
         self.push(Step::new(operation, found, &[alive, key, slots, windows]).with(Next::Number(form)));
         self.forget();
@@ -412,5 +422,6 @@ fn lookup(form: Slots) -> Made<(Do, u32)> {
         Slots::Words(WordSlots { bytes: 4, key_bits }) => (Do::FindWord4, key_bits),
         Slots::Words(WordSlots { key_bits, .. }) => (Do::FindWord8, key_bits),
         Slots::Pairs { lanes } => (Do::FindPair, lanes),
+        Slots::Bits => return Err(Unknown("a bitmap that rows are looked up in together")),
     })
 }

@@ -24,19 +24,22 @@ impl Builder<'_> {
             }
             Statement::Case(case) => self.case(case)?,
             Statement::Store { field, code, is_once: _ } => self.store(*field, *code)?,
-            Statement::FillSlot { table, key, value, is_set, control } => {
+            Statement::FillSlot { table, key, value, control } => {
                 let element = self.element_of(*table)?;
                 let key = self.code_as(*key, CType::U64)?;
                 let value = self.code_as(*value, element)?;
-                let operation = match (is_set, element.bits()) {
-                    (false, 32) => Do::FillSlot4,
-                    (false, 64) => Do::FillSlot8,
-                    (true, 32) => Do::SetSlot4,
-                    (true, 64) => Do::SetSlot8,
+                let operation = match element.bits() {
+                    32 => Do::FillSlot4,
+                    64 => Do::FillSlot8,
                     _ => return Err(Unknown("a slot of another size")),
                 };
                 let (table, control, written) = (self.field(*table), self.field(*control), self.written()?);
                 self.emit(operation, written, &[table, key, value, control]);
+            }
+            Statement::SetBit { table, key } => {
+                let key = self.code_as(*key, CType::U64)?;
+                let (table, written, none) = (self.field(*table), self.written()?, self.constant(0));
+                self.emit(Do::SetBit, written, &[table, key, none, none]);
             }
             Statement::Count { control, counter, number } => {
                 let word = match counter {

@@ -55,6 +55,14 @@ pub(in crate::codegen) fn direct(
     let values = payload.iter().map(|&c| b.column(environment, c)).collect::<Result<Vec<_>>>()?;
     let Some(payload_packing) = packed_payload(&packing, &values) else { return Ok(None) };
     let form = PayloadForm::Packed(payload_packing.clone());
+    if is_set && form.is_empty() && packing.span().is_some() {
+        let words = packing.pack(b, &key_values);
+        let key = key_word(b, &packing, &words);
+        let table = b.params.once(Type::Output(CType::U32), Binding::OutputSlots);
+        b.push(Statement::SetBit { table, key });
+        b.flush();
+        return Ok(Some(JoinShape { packing, payload: form, unique: true, slots: Slots::Bits }));
+    }
     let slots = DirectSlots::of(&form);
     if packing.span().is_none() || !slots.holds_payload {
         return Ok(None);
@@ -66,7 +74,7 @@ pub(in crate::codegen) fn direct(
     let table = b.params.once(Type::Output(element), Binding::OutputSlots);
     let control = b.params.control();
     let value = b.cast(element, b.in_parens(word, Op::Add, b.whole(1)));
-    b.push(Statement::FillSlot { table, key, value, is_set, control });
+    b.push(Statement::FillSlot { table, key, value, control });
     b.flush();
     Ok(Some(JoinShape { packing, payload: form, unique: true, slots: Slots::Direct(slots) }))
 }

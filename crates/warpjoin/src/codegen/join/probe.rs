@@ -185,7 +185,7 @@ fn find(b: &mut Binder, shape: &JoinShape, key: Code, join: usize) -> Code {
     let number = join as u32;
     let slots = slots_of(b, shape, join);
     let windows = match shape.slots {
-        Slots::Direct(_) => None,
+        Slots::Direct(_) | Slots::Bits => None,
         Slots::Words(_) | Slots::Pairs { .. } => Some(windows_of(b, join)),
     };
     b.item(Item::Find(Find { number, alive: b.alive, key, form: shape.slots, slots, windows }));
@@ -198,6 +198,7 @@ pub(in crate::codegen) fn slots_of(b: &mut Binder, shape: &JoinShape, join: usiz
         Slots::Direct(DirectSlots { bytes, .. }) | Slots::Words(WordSlots { bytes, .. }) => {
             Type::Input(CType::unsigned(bytes))
         }
+        Slots::Bits => Type::Input(CType::U32),
         Slots::Pairs { .. } => Type::Slots,
     };
     b.params.once(of_type, Binding::Join(join, JoinPart::Slots))

@@ -39,7 +39,7 @@ impl<'a> Batch<'a> {
         let is_kind = is_kind && matches!(probe.filter, None | Some(FilterTest::Table));
         let is_plain =
             is_kind && !probe.is_counted && probe.shape.unique && !probe.shape.is_hashed() && probe.residual.is_none();
-        let is_alone = !matches!(probe.shape.slots, Slots::Pairs { lanes: 2.. });
+        let is_alone = !matches!(probe.shape.slots, Slots::Pairs { lanes: 2.. } | Slots::Bits);
         let drops_none = !after.iter().any(Step::drops_rows);
         let batch = Self { source, before, probe, keys, after };
         (is_writing && is_plain && is_alone && drops_none).then_some(batch)
@@ -110,7 +110,7 @@ impl<'a> Batch<'a> {
         let shape = &self.probe.shape;
         let slots = slots_of(b, shape, 0);
         let windows = match shape.slots {
-            Slots::Direct(_) => None,
+            Slots::Direct(_) | Slots::Bits => None,
             Slots::Words(_) | Slots::Pairs { .. } => Some(windows_of(b, 0)),
         };
         b.item(Item::Batch(BatchItem::LookUp { form: shape.slots, slots, windows }));

@@ -58,6 +58,10 @@ fn look_up(text: &mut Text, form: Slots, slots: Field, windows: Option<Field>) {
             each(text, "values[item] = 0;");
             format!("find_word({slots}, {windows}, keys[item], {key_bits}, homes[item], firsts[item], values[item])")
         }
+        Slots::Bits => {
+            each(text, "values[item] = 0;");
+            format!("keys[item] != 0 && is_in_bitmap({slots}, keys[item])")
+        }
         Slots::Pairs { .. } => {
             text.push("u64 homes[items];");
             text.push("Slot firsts[items];");

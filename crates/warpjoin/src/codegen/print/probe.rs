@@ -17,6 +17,7 @@ pub(super) fn find(text: &mut Text, nodes: &Nodes, find: &Find) {
             text.push(&format!("{alive} = {found} != 0;"));
             text.push(&format!("{found} -= 1;"));
         }
+        Slots::Bits => text.push(&format!("{alive} = {alive} && is_in_bitmap({slots}, {key});")),
         Slots::Words(WordSlots { bytes, key_bits }) => {
             let home = format!("home{number}");
             text.push(&format!("const u32 {home} = word_home<u{}>({key}, {windows}, {key_bits});", bytes * 8));

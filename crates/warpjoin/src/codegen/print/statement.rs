@@ -43,9 +43,9 @@ pub(super) fn push_statement(text: &mut Text, nodes: &Nodes, statement: &Stateme
             push(line, nodes, *code);
             line.push(';');
         }),
-        Statement::FillSlot { table, key, value, is_set, control } => {
+        Statement::FillSlot { table, key, value, control } => {
             text.line(|line| {
-                line.push_str(if *is_set { "set_slot(" } else { "fill_slot(" });
+                line.push_str("fill_slot(");
                 push_field(line, *table);
                 for code in [*key, *value] {
                     line.push_str(", ");
@@ -53,6 +53,16 @@ pub(super) fn push_statement(text: &mut Text, nodes: &Nodes, statement: &Stateme
                 }
                 line.push_str(", ");
                 push_field(line, *control);
+                line.push_str(");");
+            });
+            text.line(|line| line.push_str("++written;"));
+        }
+        Statement::SetBit { table, key } => {
+            text.line(|line| {
+                line.push_str("set_in_bitmap(");
+                push_field(line, *table);
+                line.push_str(", ");
+                push(line, nodes, *key);
                 line.push_str(");");
             });
             text.line(|line| line.push_str("++written;"));

@@ -40,8 +40,12 @@ pub(crate) enum Statement {
         table: Field,
         key: Code,
         value: Code,
-        is_set: bool,
         control: Field,
+    },
+    /// Sets the bit of a key word, and counts it.
+    SetBit {
+        table: Field,
+        key: Code,
     },
     /// Adds to a counter of the control block.
     Count {

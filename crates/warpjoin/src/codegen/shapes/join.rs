@@ -118,7 +118,7 @@ impl JoinShape {
     pub(crate) fn finds_payload(&self) -> bool {
         let holds_payload = match self.slots {
             Slots::Direct(slots) => slots.holds_payload,
-            Slots::Pairs { .. } | Slots::Words(_) => true,
+            Slots::Pairs { .. } | Slots::Words(_) | Slots::Bits => true,
         };
         self.unique && holds_payload
     }
@@ -127,6 +127,7 @@ impl JoinShape {
     pub(crate) fn describe(&self) -> String {
         match (self.slots, self.unique) {
             (Slots::Direct(slots), _) => format!("DirectTable[{} bytes]", slots.bytes),
+            (Slots::Bits, _) => "KeyBitmap".to_string(),
             (Slots::Words(slots), _) => format!("HashTable[unique, 1 lanes, {} bytes]", slots.bytes),
             (Slots::Pairs { lanes }, true) => format!("HashTable[unique, {lanes} lanes, 16 bytes]"),
             (Slots::Pairs { lanes }, false) => format!("HashTable[lists, {lanes} lanes]"),
@@ -153,6 +154,8 @@ pub(crate) enum Slots {
     Words(WordSlots),
     /// Indexed by the packed key. Unique keys only.
     Direct(DirectSlots),
+    /// A bit for each packed key: of the build side, only its keys count.
+    Bits,
 }
 
 /// Slots of one word: key word in the low bits, value above.
@@ -204,6 +207,16 @@ impl DirectSlots {
                 _ => Self { bytes: 4, holds_payload: false },
             },
             PayloadForm::Columns(_) => Self { bytes: 4, holds_payload: false },
+        }
+    }
+}
+
+impl PayloadForm {
+    /// Whether nothing of the build side is needed behind the join.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Packed(packing) => packing.words() == 0,
+            Self::Columns(columns) => columns.is_empty(),
         }
     }
 }

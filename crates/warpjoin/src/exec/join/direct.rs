@@ -64,11 +64,12 @@ impl Query<'_> {
         let SinkShape::Direct(Some(shape)) = &generated.sink else { return Ok(Filled::Not) };
         let inputs = &self.inputs.tables;
         let expected = || plan.build.plan.map_or(build.rows_max, |build| expected_rows(build, inputs) as u64);
-        let Some(slots) = self.direct_slots(shape, expected) else {
-            return Ok(Filled::Not);
-        };
         let span = shape.packing.span().unwrap_or(0);
-        let bytes = span * u64::from(slots.bytes);
+        let bytes = match shape.slots {
+            Slots::Bits if self.is_small_in_bits(shape, expected) => span.div_ceil(32) * 4,
+            Slots::Direct(slots) if self.direct_slots(shape, expected) == Some(slots) => span * u64::from(slots.bytes),
+            _ => return Ok(Filled::Not),
+        };
         // The rows are only estimated: what they turn out to be must not make the query fail for lack of memory.
         if bytes > self.streams[home].budget_bytes() / 8 || self.devices() > 1 && bytes > COPIED_BYTES_MAX {
             return Ok(Filled::Not);
@@ -81,7 +82,6 @@ impl Query<'_> {
         if !is_right {
             return Ok(Filled::Repeats);
         }
-        debug_assert_eq!(shape.slots, Slots::Direct(slots));
         let mut shards = vec![];
         for (slots, report) in filled {
             rows.shards.push(IntermediateShard { rows: report.rows, columns: vec![] });

@@ -95,7 +95,7 @@ impl Query<'_> {
         let keys = table.build.shards.iter().map(|shard| shard.rows).max().unwrap_or(0) as f64;
         let table_bytes = table.shards.iter().map(|shard| shard.slots.bytes()).max().unwrap_or(0) as f64;
         // In the order of its keys a table that is indexed by them is always near, which the plan knew.
-        if matches!(table.shape.slots, Slots::Direct(_)) {
+        if matches!(table.shape.slots, Slots::Direct(_) | Slots::Bits) {
             return FilterForm::Table;
         }
         let span = span.map(|span| span as f64);
@@ -183,7 +183,7 @@ fn entry_of(test: FilterTest) -> &'static str {
     }
 }
 
-fn filter_module(hash_bits: u32) -> ModuleSource {
+pub(super) fn filter_module(hash_bits: u32) -> ModuleSource {
     let entries = FilterParams::<()>::ENTRIES.iter().copied();
     Constants { hash_bits, ..Constants::USUAL }.module(warpjoin_kernels::RUNTIME_FILTER, entries)
 }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use warpjoin_device::{Buffer, DeviceInfo, Kernel, ModuleSource, Ptr, Stream, span};
 use warpjoin_kernels::common::{RESERVATION_BYTES, control, status};
-use warpjoin_kernels::join::{BuildParams, DirectParams, FillParams, OffsetsParams, WordsParams};
+use warpjoin_kernels::join::{BuildParams, DirectParams, FillParams, FilterParams, OffsetsParams, WordsParams};
 
+use super::runtime_filter::filter_module;
 use crate::codegen::{Constants, DirectSlots, JoinShape, PayloadForm, Slots, WordSlots};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::{Lane, Strides};
@@ -59,10 +60,11 @@ impl Query<'_> {
         let is_set = keys == BuildKeys::Set;
         let mut unique = None;
         if keys != BuildKeys::Repeated {
-            shape.slots = self.unique_slots(&shape, &rows, rows_max, lanes);
+            shape.slots = self.unique_slots(&shape, &rows, rows_max, lanes, is_set);
             let mut build = TableBuild { rows: &rows, shape: &shape, lanes, is_set, load_factor, steps_max: STEPS_MAX };
             unique = match shape.slots {
                 Slots::Direct(slots) => self.build_direct(&build, slots, &mut spent)?,
+                Slots::Bits => Some(self.build_bits(&build, &mut spent)?),
                 Slots::Words(slots) => match self.build_words(&mut build, slots, &mut spent)? {
                     WordTables::Made(shards) => Some(shards),
                     WordTables::RepeatedKey => None,
@@ -101,13 +103,24 @@ impl Query<'_> {
         Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards, build: Arc::new(rows) }))
     }
 
-    /// Slots of a table of unique keys, `rows_max` on a device.
-    fn unique_slots(&self, shape: &JoinShape, rows: &Intermediate, rows_max: u64, lanes: u32) -> Slots {
+    /// Slots of a table of unique keys, `rows_max` on a device, or of a set.
+    fn unique_slots(&self, shape: &JoinShape, rows: &Intermediate, rows_max: u64, lanes: u32, is_set: bool) -> Slots {
+        if is_set && self.is_small_in_bits(shape, || rows_max) {
+            return Slots::Bits;
+        }
         if let Some(slots) = self.direct_slots(shape, || rows_max) {
             return Slots::Direct(slots);
         }
         let words = WordSlots::of(&shape.packing, &shape.payload, rows.rows_max);
         words.filter(|_| lanes == 1 && !shape.is_hashed()).map_or(Slots::Pairs { lanes }, Slots::Words)
+    }
+
+    /// Whether a bit for each key that there can be takes little memory, and keys are all that is asked for.
+    pub(super) fn is_small_in_bits(&self, shape: &JoinShape, rows_max: impl FnOnce() -> u64) -> bool {
+        let is_free = self.options.join_form.is_none() && self.options.load_factor.is_none();
+        let span = shape.packing.span().filter(|_| is_free && shape.payload.is_empty() && !shape.is_hashed());
+        let l2_bytes = self.session.devices().iter().map(|device| device.info().l2_bytes).min().unwrap_or(0);
+        span.is_some_and(|span| is_direct_small(span as f64 / 8.0, l2_bytes as f64, || rows_max() as f64))
     }
 
     /// Slots of a table indexed by the packed key, where that takes not much more memory than hashing:
@@ -158,6 +171,25 @@ impl Query<'_> {
         let is_unique = bits & status::DUPLICATE == 0;
         let shard = |slots| JoinShard { slots, windows: span, row_list: None, bounds: None };
         Ok((build.is_set || is_unique).then(|| tables.into_iter().map(shard).collect()))
+    }
+
+    /// A bit for each key.
+    fn build_bits(&mut self, build: &TableBuild<'_>, spent: &mut [u64]) -> Result<Vec<JoinShard>> {
+        let kernels = self.compile(&filter_module(self.options.hash_bits), "fill_bitmap")?;
+        let span = build.shape.packing.span().unwrap_or(0);
+        let table_bytes = |_: u64| span.div_ceil(32) * 4;
+        let (tables, _) = self.fill_tables(build, table_bytes, spent, |lane, rows, keys, (table, _)| {
+            let params = FilterParams {
+                rows: rows.rows,
+                keys: Ptr::of(keys),
+                words: Some(Ptr::of(table)),
+                count: 0,
+                bounds: None,
+            };
+            lane.launch(&kernels[lane.device], Strides::ROWS.over(rows.rows, &lane.stream), &params)
+        })?;
+        let shard = |slots| JoinShard { slots, windows: span, row_list: None, bounds: None };
+        Ok(tables.into_iter().map(shard).collect())
     }
 
     /// Clears a table on each device, and fills it where there are rows; `table_bytes` tells its size by the rows there. Waits, and
@@ -406,6 +438,7 @@ fn unique_entry(slots: Slots, is_set: bool) -> (u32, String) {
     match slots {
         Slots::Direct(slots) => (1, format!("build_direct_{}", slots.bytes)),
         Slots::Words(slots) => (1, format!("build_words_{}", slots.bytes)),
+        Slots::Bits => (1, "fill_bitmap".into()),
         Slots::Pairs { lanes } => (lanes, if is_set { "build_set" } else { "build_unique" }.into()),
     }
 }

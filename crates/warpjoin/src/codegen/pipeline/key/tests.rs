@@ -619,13 +619,15 @@ fn join_shapes_differ_by_each_field() {
         .into_iter()
         .chain(words.into_iter().map(Slots::Words))
         .chain(direct.into_iter().map(Slots::Direct))
+        .chain([Slots::Bits])
         .collect();
     assert_has_all(
-        3,
+        4,
         slots.iter().map(|slots| match slots {
             Slots::Pairs { lanes: _ } => 0,
             Slots::Words(_) => 1,
             Slots::Direct(_) => 2,
+            Slots::Bits => 3,
         }),
     );
     assert_all_differ(&slots, |slots| of_join_shape(JoinShape { slots, ..join_shape() }));
