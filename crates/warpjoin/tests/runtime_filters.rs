@@ -249,6 +249,23 @@ fn filters_of_every_form_go_to_other_pipelines() {
     }
 }
 
+/// The keys of a small probe side could reduce the build side's groups; its table's filter goes below the group-by, which is better.
+#[test]
+fn groups_that_few_rows_look_up_are_made_of_few_rows() {
+    const ROWS: i64 = (1 << 22) + 100;
+    let session = little_l2().open(1).expect("a session");
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS));
+    let facts = table(&session, vec![(Field::new("key", DataType::Int64, false), keys)], (0..ROWS).collect());
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values((0..1000).map(|row| row * 4099)));
+    let columns = vec![(Field::new("key", DataType::Int64, false), keys)];
+    let dimension = table(&session, columns, (0..1000).collect());
+    let few = join(below(scan(&dimension), 1, 50), scan(&facts), &[(0, 0)], JoinKind::Inner, vec![2, 3]);
+    let plan = join(sums(scan(&facts), 0, 1), few, &[(0, 0)], JoinKind::ProbeSemi, vec![2, 3]);
+    let explained = exec::explain(&plan, &session, &options(RuntimeFilters::Auto));
+    let is_filtered = |line: &String| line.contains("RuntimeFilter") && line.contains("GroupBy");
+    assert!(explained.pipelines.iter().any(is_filtered), "{explained:?}");
+}
+
 /// Facts are joined with pairs of which few have a key that is wanted: the shape of TPC-H Q9. The table of wanted keys drops facts
 /// before they probe that of the pairs.
 #[test]

@@ -193,10 +193,12 @@ impl Placing<'_> {
         None
     }
 
-    /// Whether the keys of the probe side themselves will drop build rows, which is better.
+    /// Whether the keys of the probe side themselves will drop build rows, which is better; but they do not go below a group-by.
     fn is_reduced_later(&self, join: &JoinPlan) -> bool {
         let of = |side: &Plan| estimate(side, self.inputs);
-        !self.filters.is_always() && reduce::pays(join, &of(&join.build), &of(&join.probe))
+        !self.filters.is_always()
+            && !is_grouped(&join.build)
+            && reduce::is_reduced(join, &of(&join.build), &of(&join.probe))
     }
 
     /// Puts the filters that pay over a scan and what drops its rows already.
@@ -243,6 +245,17 @@ impl Placing<'_> {
             plan = marked(plan, Mark::Reduced { table: candidate.table, keys, test });
         }
         plan
+    }
+}
+
+/// Whether rows are groups.
+fn is_grouped(plan: &Plan) -> bool {
+    match &plan.kind {
+        PlanKind::Aggregate { .. } => true,
+        PlanKind::Filter { input, .. } | PlanKind::Project { input, .. } | PlanKind::Marked { input, .. } => {
+            is_grouped(input)
+        }
+        _ => false,
     }
 }
 

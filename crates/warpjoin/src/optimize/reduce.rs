@@ -61,8 +61,13 @@ fn table_rows(plan: &Plan, inputs: InputTables<'_>) -> f64 {
     table.map_or(0.0, |table| table.rows() as f64)
 }
 
+/// Whether a join's build side is reduced.
+pub(super) fn is_reduced(join: &JoinPlan, build: &Estimate, probe: &Estimate) -> bool {
+    pays(join, build, probe) && is_safe(join)
+}
+
 /// Whether a join's build side is worth that.
-pub(super) fn pays(join: &JoinPlan, build: &Estimate, probe: &Estimate) -> bool {
+fn pays(join: &JoinPlan, build: &Estimate, probe: &Estimate) -> bool {
     drops_unmatched_rows(join)
         && build.rows >= REDUCED_ROWS_MIN as f64
         && probe.rows * REDUCED_RATIO_MIN as f64 <= build.rows
