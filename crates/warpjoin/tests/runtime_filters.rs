@@ -252,7 +252,7 @@ fn filters_of_every_form_go_to_other_pipelines() {
 /// The keys of a small probe side could reduce the build side's groups; its table's filter goes below the group-by, which is better.
 #[test]
 fn groups_that_few_rows_look_up_are_made_of_few_rows() {
-    const ROWS: i64 = (1 << 22) + 100;
+    const ROWS: i64 = 6 << 20;
     let session = little_l2().open(1).expect("a session");
     let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS));
     let facts = table(&session, vec![(Field::new("key", DataType::Int64, false), keys)], (0..ROWS).collect());

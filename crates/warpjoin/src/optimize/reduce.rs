@@ -61,9 +61,9 @@ fn table_rows(plan: &Plan, inputs: InputTables<'_>) -> f64 {
     table.map_or(0.0, |table| table.rows() as f64)
 }
 
-/// Whether a join's build side is reduced.
+/// Whether a join's build side is reduced, unless another join needs it.
 pub(super) fn is_reduced(join: &JoinPlan, build: &Estimate, probe: &Estimate) -> bool {
-    pays(join, build, probe) && is_safe(join)
+    pays(join, build, probe) && may_drop(join)
 }
 
 /// Whether a join's build side is worth that.
@@ -84,11 +84,15 @@ fn drops_unmatched_rows(join: &JoinPlan) -> bool {
     }
 }
 
-/// Whether build rows may be dropped: nothing that may fail is evaluated for them but keys, and no other join needs them.
+/// Whether build rows may be dropped, and no other join needs them.
 fn is_safe(join: &JoinPlan) -> bool {
+    join.build.shared_build().is_none() && may_drop(join)
+}
+
+/// Whether build rows may be dropped: nothing that may fail is evaluated for them but keys.
+fn may_drop(join: &JoinPlan) -> bool {
     let build_width = join.build.schema.fields().len();
-    join.build.shared_build().is_none()
-        && !join.is_nested()
+    !join.is_nested()
         && join.needed_columns().iter().all(|&column| column >= build_width || is_plain(&join.build, column))
 }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use warpjoin_device::Device;
 
 use super::rates::{MATCH_PS_PER_BYTE, MATCHED_PS_PER_BYTE, PASS_BITS_MAX, PASS_PS_PER_BYTE, WRITTEN_PS_PER_BYTE};
-use super::tables::{insert_ps, probe_ps};
+use super::tables::{insert_ps, is_direct_small, probe_ps};
 use crate::Table;
 use crate::expr::ExprKind;
 use crate::options::{ExecOptions, JoinForm};
+use crate::plan::InputTables;
 use crate::plan::join::JoinNode;
 
 /// Joins of fewer rows are over before a partition has started.
@@ -51,15 +52,31 @@ pub(crate) fn prefers_partition(
         },
         _ => false,
     };
-    partitioned < table_ps(plan, (build_rows, probe_rows), device.info().l2_bytes as f64, is_ordered)
+    let l2_bytes = device.info().l2_bytes as f64;
+    let bitmap = bitmap_bytes(plan, inputs).filter(|&bytes| is_direct_small(bytes, l2_bytes, || build_rows));
+    partitioned < table_ps(plan, (build_rows, probe_rows), l2_bytes, (bitmap, is_ordered))
 }
 
-/// Building one table and probing it.
-fn table_ps(plan: &JoinNode<'_>, (build_rows, probe_rows): (f64, f64), l2_bytes: f64, is_ordered: bool) -> f64 {
+/// Bytes of a bit for each key, where only the presence of keys counts and one integer is the key.
+fn bitmap_bytes(plan: &JoinNode<'_>, inputs: &[Arc<Table>]) -> Option<f64> {
+    let ([(key, _)], true) = (plan.on.as_slice(), plan.kind.is_existence() && plan.residual.is_none()) else {
+        return None;
+    };
+    let range = plan.build.plan?.bounds(InputTables(inputs)).of(key).range?;
+    Some(2f64.powi(range.span_bits().min(1000) as i32) / 8.0)
+}
+
+/// Building one table and probing it; `bitmap`: bytes of one in its place.
+fn table_ps(
+    plan: &JoinNode<'_>,
+    (build_rows, probe_rows): (f64, f64),
+    l2_bytes: f64,
+    (bitmap, is_ordered): (Option<f64>, bool),
+) -> f64 {
     let (build_bytes, probe_bytes) = row_bytes(plan);
     // Key and payload in a word where they fit.
     let slot_bytes = if build_bytes <= 8.0 { (build_bytes / 4.0).ceil() * 4.0 } else { 16.0 };
-    let share = 2.0 * build_rows * slot_bytes / l2_bytes;
+    let share = bitmap.unwrap_or(2.0 * build_rows * slot_bytes) / l2_bytes;
     let (insert, probe) = (insert_ps(share, is_ordered), probe_ps(share));
     let width = |index: &usize| field_bytes(plan, *index);
     let stream = (probe_bytes + plan.output.iter().map(width).sum::<f64>()) * MATCHED_PS_PER_BYTE;
