@@ -80,6 +80,7 @@ cases! {
     groups_by_partition_in_all_blocks: "groups by partition in all blocks",
     groups_that_partitions_have_to_themselves: "groups that partitions have to themselves",
     groups_by_partition_in_many_turns: "groups by partition in many turns",
+    groups_by_piece: "groups by piece",
     groups_by_block_table: "groups by block table",
     groups_by_block_table_in_many_turns: "groups by block table in many turns",
     extreme_keys_by_block_table: "extreme keys by block table",

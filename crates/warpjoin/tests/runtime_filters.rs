@@ -308,9 +308,9 @@ fn a_filter_is_chosen_where_l2_holds_it_but_not_the_table() {
     for (opener, keys, wanted) in [
         (little_l2(), Keys::Dense, vec!["bitmap"]),
         (little_l2(), Keys::Sparse, vec!["Bloom filter"]),
-        // The table is near.
+        // The table is near; but keys are hashed.
         (simulated(), Keys::Dense, vec![]),
-        (simulated(), Keys::Sparse, vec![]),
+        (simulated(), Keys::Sparse, vec!["Bloom filter"]),
     ] {
         for devices in [1, 2] {
             let session = opener.open(devices).expect("a session");
@@ -357,11 +357,12 @@ fn bounds_are_tested_where_the_keys_that_are_left_are_side_by_side() {
     }
 }
 
-/// The plan expects a tenth of the keys, whose table L2 would hold: what cannot be evaluated on a sample.
+/// The plan expects a table by key that L2 would hold; with a load factor there is none.
 #[test]
-fn a_table_that_turns_out_large_gets_a_filter() {
+fn a_table_that_turns_out_hashed_gets_a_filter() {
     let session = Simulated(SimOptions { l2_bytes: 128 << 10, ..SimOptions::default() }).open(1).expect("a session");
-    let [facts, dimension] = tables(&session, Keys::Sparse, false);
+    let [facts, dimension] = tables(&session, Keys::Dense, false);
+    let auto = ExecOptions { load_factor: Some(0.5), ..options(RuntimeFilters::Auto) };
     let float = |plan: &Plan| {
         let operand = Box::new(column(plan, 1));
         Expr { kind: ExprKind::Cast(operand), data_type: DataType::Float64, nullable: false }
@@ -370,13 +371,13 @@ fn a_table_that_turns_out_large_gets_a_filter() {
     let predicate = compare(CompareOp::Equal, float(&build), float(&build));
     let few = join(filter(build, predicate), scan(&facts), &[(0, 0)], JoinKind::Inner, vec![0, 3]);
     let plan = join(sums(scan(&facts), 0, 1), few, &[(0, 0)], JoinKind::Inner, vec![1, 3]);
-    let explained = exec::explain(&plan, &session, &options(RuntimeFilters::Auto)).pipelines;
+    let explained = exec::explain(&plan, &session, &auto).pipelines;
     assert!(explained.iter().any(|it| it.contains("RuntimeFilter[pipeline 1, table]")), "{explained:?}");
-    let (rows, metrics) = run(&session, &plan, &options(RuntimeFilters::Auto));
+    let (rows, metrics) = run(&session, &plan, &auto);
     let (wanted, _) = run(&session, &plan, &options(RuntimeFilters::Off));
     assert_eq!(rows, wanted);
-    assert_eq!(tests_of(&metrics), ["Bloom filter"], "{:?}", metrics.pipelines);
-    let (_, again) = run(&session, &plan, &options(RuntimeFilters::Auto));
+    assert_eq!(tests_of(&metrics), ["bitmap"], "{:?}", metrics.pipelines);
+    let (_, again) = run(&session, &plan, &auto);
     assert_eq!(again.compiled_modules, 0);
 }
 

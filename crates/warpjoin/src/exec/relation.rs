@@ -184,13 +184,7 @@ impl Relation {
     /// more than the rows.
     pub(crate) fn span_in_order(&self, keys: &[Expr]) -> Option<u128> {
         let ([key], Source::Table(table, projection)) = (keys, &self.source) else { return None };
-        let mut key = key;
-        for step in self.steps.iter().rev() {
-            match (step, &key.kind) {
-                (Step::Project(exprs), &ExprKind::Column(column)) => key = exprs.get(column)?,
-                _ => return None,
-            }
-        }
+        let key = self.at_source(key)?;
         if let ExprKind::RowNumber { max } = key.kind {
             return Some(u128::from(max) + 1);
         }
@@ -203,6 +197,18 @@ impl Relation {
             }
             _ => None,
         }
+    }
+
+    /// What an expression is of the source's columns, if rows come as they lie there.
+    pub(in crate::exec) fn at_source<'e>(&'e self, expr: &'e Expr) -> Option<&'e Expr> {
+        let mut expr = expr;
+        for step in self.steps.iter().rev() {
+            match (step, &expr.kind) {
+                (Step::Project(exprs), &ExprKind::Column(column)) => expr = exprs.get(column)?,
+                _ => return None,
+            }
+        }
+        Some(expr)
     }
 
     /// Adds a column to those of `schema`.

@@ -84,8 +84,7 @@ pub(super) struct Gain {
 }
 
 impl Placing<'_> {
-    /// Puts a filter in front of the join's own probe, where most rows match nothing, and the filter stays in L2 while the
-    /// table does not.
+    /// Puts a filter in front of the join's own probe, where most rows match nothing, and the filter is faster than the table.
     pub(super) fn screen(&mut self, join: &mut JoinPlan, number: usize) {
         let Some(keys) = column_keys(join) else { return };
         let table = &self.tables[number];
@@ -93,15 +92,14 @@ impl Placing<'_> {
         let form = match self.filters.form() {
             Some(FilterForm::Table) => return,
             Some(form) => Some(form),
-            // The filter is never faster than a table that L2 holds.
-            None if self.costs.is_near(&side) || !table.is_key => return,
+            None if !table.is_key => return,
             None => None,
         };
         let probe = estimate(&join.probe, self.inputs);
         let is_ordered = matches!(keys.as_slice(), [(_, column)] if probe.columns[*column].sorted);
         let (chosen, filter_ps) = self.costs.filter(&side, probe.rows, is_ordered);
         if form.is_none() {
-            let mut lookup_ps = self.costs.lookup_ps(&side, is_ordered);
+            let mut lookup_ps = self.costs.filtered_ps(&side, is_ordered);
             if is_whole(&join.build) && is_whole(&join.probe) {
                 lookup_ps = lookup_ps.min(PARTITIONED_PS);
             }

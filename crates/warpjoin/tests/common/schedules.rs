@@ -281,6 +281,10 @@ fn groups() -> Vec<Scheduled> {
             settings.devices = 1;
             settings.block_table_slots = Some(100);
         }),
+        with(group_of("groups by piece", table(3000, |r| r / 7 * 1_000_000_007), 1, 1), |settings| {
+            settings.ordered_span_min = Some(1);
+            settings.block_table_slots = Some(300);
+        }),
         with(group_of("groups by block table", table(500, spread), 1, 1), block_table),
         with(many_turns, move |settings| {
             block_table(settings);

@@ -47,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) writes_to_host: bool,
     /// Rows of a pass of joins and group-bys.
     pub(crate) pass_rows: Option<u64>,
+    /// Values or rows from which on the order of a key counts.
+    pub(crate) ordered_span_min: Option<u64>,
 }
 
 impl Default for Settings {
@@ -81,6 +83,7 @@ impl Default for Settings {
             tables_on_host: false,
             writes_to_host: false,
             pass_rows: None,
+            ordered_span_min: None,
         }
     }
 }
@@ -98,6 +101,7 @@ impl Settings {
             chunk_rows: self.chunk_rows,
             writes_to_host: self.writes_to_host,
             pass_rows: self.pass_rows,
+            ordered_span_min: self.ordered_span_min,
             device_threads: self.device_threads,
             group_by_form: self.group_by_form,
             block_table_slots: self.block_table_slots,
@@ -141,6 +145,7 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
     let members = *[None, None, None, Some(0), Some(alone)].choose(&mut aside).expect("some");
     let waste_bytes_max = *[None, Some(0)].choose(&mut aside).expect("some");
     let few_rows = *[None, Some(0), Some(40)].choose(&mut aside).expect("some");
+    let ordered_span_min = *[None, Some(1)].choose(&mut aside).expect("some");
     let settings = Settings {
         waste_bytes_max,
         few_rows,
@@ -151,6 +156,7 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
         tables_on_host,
         writes_to_host,
         pass_rows,
+        ordered_span_min,
         devices: *[1, 1, 2, 3, 4, 8].choose(rng).expect("some"),
         lanes: *[None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(32)].choose(rng).expect("some"),
         distribution: *[Auto, Broadcast, Exchange, Exchange].choose(rng).expect("some"),

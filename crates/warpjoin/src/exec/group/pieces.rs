@@ -70,7 +70,7 @@ impl<'r> OrderedColumn<'r> {
             (is_ordered && matches!(width_bytes, 1 | 2 | 4 | 8)).then_some(width_bytes)
         };
         let of_key = |key: &Expr| {
-            let column = relation.column_of(key)?;
+            let ExprKind::Column(column) = relation.at_source(key)?.kind else { return None };
             Some((column, is_stored(column)?))
         };
         let (column, width_bytes) = keys.iter().find_map(of_key)?;
@@ -150,23 +150,6 @@ impl Query<'_> {
 fn cut_module(hash_bits: u32) -> ModuleSource {
     let file = warpjoin_kernels::CUT;
     Constants { hash_bits, ..Constants::USUAL }.module(file, file.entries())
-}
-
-impl Relation {
-    /// The column of the source that an expression is, if rows come as they lie there.
-    fn column_of(&self, expr: &Expr) -> Option<usize> {
-        let mut expr = expr;
-        for step in self.steps.iter().rev() {
-            match (step, &expr.kind) {
-                (crate::codegen::Step::Project(exprs), &ExprKind::Column(column)) => expr = exprs.get(column)?,
-                _ => return None,
-            }
-        }
-        match expr.kind {
-            ExprKind::Column(column) => Some(column),
-            _ => None,
-        }
-    }
 }
 
 #[cfg(test)]

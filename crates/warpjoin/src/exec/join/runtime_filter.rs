@@ -66,7 +66,9 @@ impl Query<'_> {
         let is_short = !table.shape.is_hashed();
         let span = table.shape.packing.span().filter(|_| is_short);
         let has_keys = !table.build.columns.is_empty();
-        let mut form = if has_keys { planned.form } else { FilterForm::Table };
+        // A bitmap is its own filter.
+        let is_table = !has_keys || table.shape.slots == Slots::Bits;
+        let mut form = if is_table { FilterForm::Table } else { planned.form };
         if form == FilterForm::Table && self.options.runtime_filters.form().is_none() {
             form = self.form_of(table, span, planned.rows);
         }

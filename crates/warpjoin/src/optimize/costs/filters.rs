@@ -1,6 +1,6 @@
 //! What tests of keys before a probe cost: in the table, by a bitmap, by a Bloom filter.
 
-use super::rates::{CLEAR_PS_PER_BYTE, FILL_PS, FILL_READ_PS, NEAR_PS};
+use super::rates::{CLEAR_PS_PER_BYTE, FILL_PS, FILL_READ_PS, HASHED_PS, NEAR_PS};
 use super::tables::probe_ps;
 use super::{BuildSide, Costs};
 use crate::plan::FilterForm;
@@ -18,23 +18,41 @@ struct FilteredTable {
     keys: f64,
     /// Numbers that a key word can be; `None`: too many to tell.
     span: Option<f64>,
+    /// Picoseconds of an access to it.
+    access_ps: f64,
+    /// Keys are hashed, and compared with what is found.
+    is_hashed: bool,
+}
+
+impl FilteredTable {
     /// Picoseconds of a lookup in it.
-    lookup_ps: f64,
+    fn lookup_ps(&self) -> f64 {
+        self.access_ps + if self.is_hashed { HASHED_PS } else { 0.0 }
+    }
 }
 
 impl Costs {
     /// The cheapest way to test `rows` rows for a match in a table, and what that costs; in the order of the keys, lookups
     /// in a table that is indexed by them are of neighbours.
     pub(in crate::optimize) fn filter(&self, side: &BuildSide, rows: f64, is_ordered: bool) -> (FilterForm, f64) {
-        let lookup_ps = self.lookup_ps(side, is_ordered);
-        self.filter_form(&FilteredTable { keys: side.rows, span: side.span, lookup_ps }, rows)
+        self.filter_form(&self.filtered(side, is_ordered), rows)
+    }
+
+    fn filtered(&self, side: &BuildSide, is_ordered: bool) -> FilteredTable {
+        let (access_ps, is_hashed) = (self.lookup_ps(side, is_ordered), !self.is_direct(side));
+        FilteredTable { keys: side.rows, span: side.span, access_ps, is_hashed }
+    }
+
+    /// A lookup in a table that a filter may stand in front of.
+    pub(in crate::optimize) fn filtered_ps(&self, side: &BuildSide, is_ordered: bool) -> f64 {
+        self.filtered(side, is_ordered).lookup_ps()
     }
 
     /// The cheapest form for a hash table of `table_bytes` that is there; `span`: numbers that a key word can be, if few
     /// enough to tell.
     pub(crate) fn filter_of_table(&self, keys: f64, span: Option<f64>, table_bytes: f64, rows: f64) -> FilterForm {
-        let lookup_ps = probe_ps(table_bytes / self.l2_bytes);
-        self.filter_form(&FilteredTable { keys, span, lookup_ps }, rows).0
+        let access_ps = probe_ps(table_bytes / self.l2_bytes);
+        self.filter_form(&FilteredTable { keys, span, access_ps, is_hashed: true }, rows).0
     }
 
     /// Bits that a Bloom filter of so many keys has for each.
@@ -44,8 +62,8 @@ impl Costs {
 
     /// The cheapest way to test `rows` rows, and picoseconds that all of them take.
     fn filter_form(&self, table: &FilteredTable, rows: f64) -> (FilterForm, f64) {
-        let by_table = rows * table.lookup_ps;
-        if table.lookup_ps <= NEAR_PS {
+        let by_table = rows * table.lookup_ps();
+        if !table.is_hashed && table.access_ps <= NEAR_PS {
             return (FilterForm::Table, by_table);
         }
         let by_words = |bytes: f64| {
@@ -70,7 +88,7 @@ mod tests {
 
     /// A hash table of slots of 16 bytes.
     fn table(keys: f64, span: Option<f64>) -> FilteredTable {
-        FilteredTable { keys, span, lookup_ps: probe_ps(32.0 * keys / COSTS.l2_bytes) }
+        FilteredTable { keys, span, access_ps: probe_ps(32.0 * keys / COSTS.l2_bytes), is_hashed: true }
     }
 
     fn form(table: &FilteredTable, rows: f64) -> FilterForm {
@@ -78,10 +96,12 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_replaces_tables_that_l2_does_not_hold() {
+    fn a_filter_replaces_tables_that_l2_does_not_hold_and_hashes_of_keys() {
         for (keys, span, rows, wanted) in [
-            (1e5, Some(1e5), 1e9, FilterForm::Table),
-            (5e5, None, 1e9, FilterForm::Table),
+            (1e5, Some(1e6), 1e9, FilterForm::Bitmap),
+            (5e5, None, 1e9, FilterForm::Bloom),
+            // Too few lookups in a table that is near.
+            (1e4, None, 1e6, FilterForm::Table),
             (1e7, None, 6e8, FilterForm::Bloom),
             (1e7, Some(1e15), 6e8, FilterForm::Bloom),
             (1e7, Some(6e7), 6e8, FilterForm::Bitmap),
@@ -95,8 +115,11 @@ mod tests {
         ] {
             assert_eq!(form(&table(keys, span), rows), wanted, "{keys} {span:?} {rows}");
         }
-        // Neighbours of an ordered table are near.
-        assert_eq!(form(&FilteredTable { lookup_ps: 3.0, ..table(1e8, Some(1e8)) }, 1e9), FilterForm::Table);
+        // Tables by key that are near, and neighbours of an ordered one.
+        for (keys, access_ps) in [(1e5, 8.0), (1e8, 3.0)] {
+            let direct = FilteredTable { access_ps, is_hashed: false, ..table(keys, Some(keys)) };
+            assert_eq!(form(&direct, 1e9), FilterForm::Table);
+        }
     }
 
     #[test]

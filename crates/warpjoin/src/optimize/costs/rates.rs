@@ -22,8 +22,11 @@ pub(super) const ORDERED_INSERT_PS: f64 = 5.0;
 pub(super) const PROBE_PS: [(f64, f64); 5] = [(0.1, 5.0), (0.35, 8.0), (0.7, 10.5), (1.5, 20.0), (f64::INFINITY, 32.0)];
 /// A probe of a direct table in the order of its keys: neighbours read one line.
 pub(super) const ORDERED_PROBE_PS: f64 = 3.0;
-/// Lookups in tables that L2 holds: no filter is plainly faster.
+/// Lookups by the key itself in tables that L2 holds: no filter is plainly faster.
 pub(super) const NEAR_PS: f64 = 10.5;
+/// Hashing a key, and looking at what its slot has: a bitmap of 750 KB tested 180 M keys in 1.31 ms where a hash table of 6,095 keys
+/// took 2.20 (an H100).
+pub(super) const HASHED_PS: f64 = 5.0;
 /// A row that is not alive any more while others of its warp probe; but never more than a probe.
 pub(super) const WAITING_PS: f64 = 4.0;
 /// A row of a warp that has nothing left to probe.

@@ -78,6 +78,11 @@ impl Costs {
         launches * self.launch_ps + build_ps + probe.rows * lookup + idle_ps(probe, lookup) + probe.matches * of_match
     }
 
+    /// Whether a table is indexed by the key.
+    pub(super) fn is_direct(&self, side: &BuildSide) -> bool {
+        self.table(side).1
+    }
+
     /// Whether L2 holds a table.
     pub(in crate::optimize) fn is_near(&self, side: &BuildSide) -> bool {
         self.lookup_ps(side, false) <= NEAR_PS
