@@ -408,8 +408,10 @@ WJ_DEVICE T plain_or(T* word, T bits) {
     *word = seen | bits;
     return seen;
 }\n";
-    let name = "group/accumulate.cuh";
-    let text = including(warpjoin_kernels::RUNTIME_FILTER.text, name, &text_of(name));
+    let headers = ["group/accumulate.cuh", "join/runtime_filter.cuh"];
+    let text = headers
+        .iter()
+        .fold(warpjoin_kernels::RUNTIME_FILTER.text.to_string(), |text, name| including(&text, name, &text_of(name)));
     assert!(text.matches("atomicOr(").count() >= 2, "bits are set by atomicOr");
     if !mutated {
         return module(text, entry);

@@ -69,6 +69,9 @@ fn merges_of(shape: &GroupShape) -> (Vec<u64>, u64) {
 
 /// Moves the groups of keys that are on several devices to the first of them, from hash table to hash table, with a kernel of each
 /// device.
+///
+/// From the last border to the first: a device takes in the group of its last key before its first one leaves an empty slot, which
+/// would end the search for a group behind it.
 pub(super) fn move_border_groups(
     groups: &GroupTable,
     ranges: &Ranges,
@@ -84,7 +87,7 @@ pub(super) fn move_border_groups(
         let finished = shard.finished.as_ref().map_or(0, |finished| finished.count);
         shard.capacity.saturating_sub(finished + 1)
     };
-    for Border { key, first, others } in borders(ranges) {
+    for Border { key, first, others } in borders(ranges).into_iter().rev() {
         let stream = &streams[first];
         let word = key.checked_sub(bounds.min).and_then(|key| u64::try_from(key).ok());
         let only =
@@ -95,6 +98,8 @@ pub(super) fn move_border_groups(
         stream.wait_for_permit()?;
         let begin = stream.record()?;
         for other in others {
+            // Groups that come to the other table come before.
+            stream.wait(&streams[other].record()?)?;
             let params = RegroupParams {
                 rows: Ptr::of(&groups.shards[other].rows),
                 only,
