@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch};
+use arrow::array::{ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch};
 use warpjoin::plan::AggregateFunction;
 use warpjoin::{CodeTier, DeviceThreads, ExecOptions, GroupBy, QueryOutput, Session, Table, TableBuilder};
 
@@ -149,6 +149,44 @@ fn groups_of_pieces_equal_those_of_one_table() {
                 }
             }
         }
+    }
+}
+
+/// The last key has no slot in a group table: its groups are brought together. Slots of 4 bits of a hash are taken by others.
+#[test]
+fn extreme_keys_that_devices_share_are_one_group() {
+    let ends = |row: i64| match row {
+        ..400 => i64::MIN,
+        400..1100 => (row - 700) / 3,
+        _ => i64::MAX,
+    };
+    let options = ExecOptions { ordered_span_min: Some(1), few_rows: Some(0), hash_bits: 4, ..ExecOptions::default() };
+    let whole = grouped(&session(1), &["key"], ends, &ExecOptions::default());
+    for devices in [2, 3, 5] {
+        assert_eq!(
+            rows_of(&grouped(&session(devices), &["key"], ends, &options)),
+            rows_of(&whole),
+            "{devices} devices"
+        );
+    }
+}
+
+#[test]
+fn booleans_in_order_are_grouped() {
+    for devices in [1, 2, 3] {
+        let session = session(devices);
+        let keys: ArrayRef = Arc::new((0..ROWS).map(|row| Some(row >= 400)).collect::<BooleanArray>());
+        let batch = RecordBatch::try_from_iter([("key", keys)]).unwrap();
+        let mut builder = TableBuilder::new(session.device_set(), batch.schema());
+        builder.push(&batch).unwrap();
+        let groups = GroupBy::new(Arc::new(builder.finish().unwrap())).options(ExecOptions {
+            ordered_span_min: Some(1),
+            few_rows: Some(0),
+            ..ExecOptions::default()
+        });
+        let output =
+            groups.key("key").unwrap().aggregate(AggregateFunction::Count, None).unwrap().run(&session).unwrap();
+        assert_eq!(rows_of(&output), ["false,400", "true,2600"], "{devices} devices");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use warpjoin_device::{Cause, Stream};
 
 use super::borders::{merge_borders, move_border_groups, open_ends};
@@ -117,6 +118,7 @@ impl Query<'_> {
             if groups.shape.is_cut {
                 let kernels = self.compile(&module, "regroup")?;
                 let moves = move_border_groups(groups, range, &self.streams, &kernels)?;
+                let Some(moves) = moves else { return Ok(false) };
                 self.metrics.launches += moves.launches;
                 let (kept, pending) = moves.into_pending(self.metrics.pipelines.len() - 1);
                 self.kept.extend(kept);
@@ -282,10 +284,11 @@ impl Query<'_> {
         relation.span_in_order(keys).is_some_and(|span| span >= span_min && largest.unwrap_or(span) * row_bytes <= room)
     }
 
-    /// What the only key spans on each of several devices.
+    /// What the only key, an integer, spans on each of several devices.
     fn ranges_of_key(&self, relation: &Relation, keys: &[Expr]) -> Option<Ranges> {
         let [key] = keys else { return None };
-        (self.devices() > 1).then(|| relation.ranges_of(std::slice::from_ref(key)).pop().flatten()).flatten()
+        let is_looked_for = self.devices() > 1 && key.data_type != DataType::Boolean;
+        is_looked_for.then(|| relation.ranges_of(std::slice::from_ref(key)).pop().flatten()).flatten()
     }
 
     pub(super) fn run_planned(

@@ -71,13 +71,13 @@ fn merges_of(shape: &GroupShape) -> (Vec<u64>, u64) {
 /// device.
 ///
 /// From the last border to the first: a device takes in the group of its last key before its first one leaves an empty slot, which
-/// would end the search for a group behind it.
+/// would end the search for a group behind it. `None`, and nothing is moved, if a border's key is word 2^64 - 1, which has no slot.
 pub(super) fn move_border_groups(
     groups: &GroupTable,
     ranges: &Ranges,
     streams: &[Stream],
     kernels: &[Kernel],
-) -> Result<Merging> {
+) -> Result<Option<Merging>> {
     let bounds = groups.shape.packing.single_integer().ok_or_else(|| Error::internal("a table by several keys"))?;
     let (merges, merge_count) = merges_of(&groups.shape);
     let mut moves = Merging { launches: 0, kept: vec![], reports: streams.iter().map(|_| None).collect() };
@@ -87,11 +87,11 @@ pub(super) fn move_border_groups(
         let finished = shard.finished.as_ref().map_or(0, |finished| finished.count);
         shard.capacity.saturating_sub(finished + 1)
     };
-    for Border { key, first, others } in borders(ranges).into_iter().rev() {
+    let slot_of = |border: &Border| u64::try_from(border.key.checked_sub(bounds.min)?).ok()?.checked_add(1);
+    let borders = borders(ranges);
+    let Some(slots) = borders.iter().map(slot_of).collect::<Option<Vec<u64>>>() else { return Ok(None) };
+    for (Border { first, others, .. }, only) in borders.into_iter().zip(slots).rev() {
         let stream = &streams[first];
-        let word = key.checked_sub(bounds.min).and_then(|key| u64::try_from(key).ok());
-        let only =
-            word.and_then(|word| word.checked_add(1)).ok_or_else(|| Error::internal("a key beyond its bounds"))?;
         let uploaded = stream.upload(bytemuck::cast_slice(&merges))?;
         let counters = stream.alloc_filled(group_counter::WORDS as u64 * 8, 0)?;
         let control = stream.alloc_filled(control::BYTES, 0)?;
@@ -129,7 +129,7 @@ pub(super) fn move_border_groups(
         moves.reports[first] = Some(PendingDevice::reporting((control, begin, stream.record()?)));
         moves.kept.extend([uploaded, counters]);
     }
-    Ok(moves)
+    Ok(Some(moves))
 }
 
 /// Merges the groups of keys that are on several devices, each on the first of them, with a kernel of each device. The launches,

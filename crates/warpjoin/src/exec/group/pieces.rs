@@ -17,8 +17,8 @@ use crate::{Error, Result};
 
 /// Rows from which on it pays.
 const ROWS_MIN: u64 = 1 << 20;
-/// Places of rows are numbers of 32 bits.
-const ROWS_MAX: u64 = u32::MAX as u64;
+/// Places of rows are numbers of 32 bits, those that a last turn looks for included.
+const ROWS_MAX: u64 = u32::MAX as u64 - 0x10_0000;
 /// Windows of rows that are looked at, to tell how many groups there are.
 const WINDOWS: u64 = 2048;
 /// Rows of a window.
@@ -59,7 +59,7 @@ pub(super) struct OrderedColumn<'r> {
 }
 
 impl<'r> OrderedColumn<'r> {
-    /// That of one of the keys; `None`: there is none, or rows can't be cut by it where they are.
+    /// That of one of the keys; `None`: there is none.
     pub(super) fn of(relation: &'r Relation, keys: &[Expr], devices: usize) -> Option<Self> {
         let Source::Table(table, projection) = &relation.source else { return None };
         let is_stored = |column: usize| {
@@ -74,16 +74,15 @@ impl<'r> OrderedColumn<'r> {
             Some((column, is_stored(column)?))
         };
         let (column, width_bytes) = keys.iter().find_map(of_key)?;
-        if table.host_bytes() > 0 {
-            return None;
-        }
         Some(Self { relation, column, width_bytes, devices })
     }
 
-    /// Whether it pays to cut the rows, and they are not too many; `rows_min`: for tests.
+    /// Whether it pays to cut the rows, and they are not too many; `rows_min`: for tests. Not where columns are in the host's
+    /// memory.
     pub(super) fn pays(&self, rows_min: Option<u64>) -> bool {
         let rows = self.relation.source.shard_rows_max(self.devices);
-        rows >= rows_min.unwrap_or(ROWS_MIN) && rows < ROWS_MAX
+        let is_on_host = matches!(&self.relation.source, Source::Table(table, _) if table.host_bytes() > 0);
+        rows >= rows_min.unwrap_or(ROWS_MIN) && rows < ROWS_MAX && !is_on_host
     }
 
     /// Columns as they lie now: in the host's memory, if they have left their device meanwhile.
