@@ -111,8 +111,9 @@ fn groups_of_shared_keys_in_hash_tables_are_exchanged() {
 /// Rows are cut between keys, and blocks finish the groups of a piece, but for those of keys that two devices share.
 #[test]
 fn groups_of_pieces_equal_those_of_one_table() {
+    type Spread = (&'static str, fn(i64) -> i64);
     const SPREAD: i64 = 1_000_003;
-    let keys: [(&str, fn(i64) -> i64); 5] = [
+    let keys: [Spread; 5] = [
         ("seven rows each", |row| row / 7 * SPREAD),
         ("one row each", |row| (row - 1500) * SPREAD),
         ("64 rows each", |row| row / 64 * SPREAD),
