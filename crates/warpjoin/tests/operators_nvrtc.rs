@@ -9,6 +9,7 @@ mod tables_common;
 
 use std::collections::HashSet;
 
+use arrow::datatypes::DataType;
 use common::case::Case;
 use common::sessions::{Opener, in_threads, in_turn, is_set, say, simulated};
 use common::settings::Settings;
@@ -26,6 +27,13 @@ const TREES: u64 = 10;
 /// Random hash tables.
 const TABLES: u64 = 8;
 
+/// Rows in the order of a key, so few that they are cut only when asked to.
+fn groups_by_piece() -> Case {
+    let keys = edges::ints((0..3000).map(|row| Some(row / 7 * 1_000_000_007)));
+    let case = edges::group_of("groups by piece", edges::keyed(&[keys], &DataType::Int64), 1, 1).case;
+    Case { settings: Settings { ordered_span_min: Some(1), ..Settings::default() }, ..case }
+}
+
 /// The modules that the cases compile, each once.
 fn corpus() -> HashSet<ModuleSource> {
     let mut cases: Vec<_> = edges::all(true).into_iter().step_by(3).map(|edge| edge.case).collect();
@@ -41,6 +49,7 @@ fn corpus() -> HashSet<ModuleSource> {
     for (case, settings) in cases.iter_mut().zip(edges::settings().into_iter().cycle()) {
         case.settings = Settings { devices: settings.devices.min(2), ..settings };
     }
+    cases.push(groups_by_piece());
     cases.extend((0..PLANS).map(random::case));
     cases.extend((0..TREES).map(|seed| {
         let case = join_trees::case(seed);
