@@ -276,7 +276,7 @@ mod tests {
         let few = "struct FewParams {\n    const u8* words[8];\n    u64 is_wide[8];\n    u64 word_count;\n    \
                    const u32* numbers;\n    u64 rows;\n    u64 slots;\n    u32* order;\n};\n";
         assert!(header("sort/params.cuh").contains(few), "{}", header("sort/params.cuh"));
-        let nested = "struct RegroupParams {\n    const u64* rows;\n    u64 count;\n    u64 zero_row;\n    \
+        let nested = "struct RegroupParams {\n    u64* rows;\n    u64 only;\n    u64 count;\n    u64 zero_row;\n    \
                       GroupTable table;\n    u64 stride;\n    u64 key_words;\n    const u64* merges;\n    u64 merge_count;\n};\n";
         assert!(header("group/params.cuh").contains(nested), "{}", header("group/params.cuh"));
         for define in ["WJ_STATUS_GROW 32", "WJ_SORT_DIGITS 256", "WJ_NO_PLACE 0xffffffffffffffffULL"] {

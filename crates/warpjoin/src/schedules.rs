@@ -25,10 +25,10 @@ fn all_that_is_asked_for_is_compiled_and_nobody_waits_for_ever() {
         let asks = |at: usize| {
             let (compiler, devices) = (Arc::clone(&compiler), devices.clone());
             thread::spawn(move || match at {
-                0 => compiler.enqueue(queries[0], vec![module(1), module(2)], &devices, false),
+                0 => compiler.enqueue(queries[0], vec![module(1), module(2)], &devices),
                 1 => compiler.improve(queries[1], vec![module(2), module(3)], &devices),
                 _ => {
-                    compiler.enqueue(queries[2], vec![module(4)], &devices, true);
+                    compiler.enqueue(queries[2], vec![module(4)], &devices);
                     compiler.forget(queries[2]);
                 }
             })
@@ -49,7 +49,7 @@ fn a_compiler_that_is_dropped_ends_its_threads() {
     sync::under_schedules(|| {
         let devices = open_simulated(&SimOptions { devices: 2, ..SimOptions::default() }).expect("devices");
         let compiler = Compiler::default();
-        compiler.enqueue(QueryId::new(), vec![module(1), module(2)], &devices, false);
+        compiler.enqueue(QueryId::new(), vec![module(1), module(2)], &devices);
         compiler.improve(QueryId::new(), vec![module(3)], &devices);
         drop(compiler);
         let compiled = || devices.iter().map(|device| device.compiled_modules()).sum::<usize>();

@@ -180,6 +180,13 @@ impl Relation {
         rows_bits(self.rows_max)
     }
 
+    /// How many rows there are, where all rows of a table or an intermediate come through, once each.
+    pub(crate) fn known_rows(&self, devices: usize) -> Option<u64> {
+        let is_stored = matches!(self.source, Source::Table(..) | Source::Intermediate(_));
+        (is_stored && !self.steps.iter().any(Step::drops_rows))
+            .then(|| (0..devices).map(|device| self.source.shard_rows(device)).sum())
+    }
+
     /// What the key's values span, where all rows of a table come in the order of one integer column that spans not much
     /// more than the rows.
     pub(crate) fn span_in_order(&self, keys: &[Expr]) -> Option<u128> {

@@ -64,13 +64,10 @@ pub(in crate::codegen) fn aggregate(
         results.push(plan_accumulator(b, environment, accumulator, keys.is_empty(), limits.rows_bits, &mut slots)?);
     }
     let mode = choose_mode(keys.is_empty(), &packing, limits);
-    let is_cut = limits.is_cut && mode == GroupMode::Narrow;
-    let by_parts = b.is_partitioned || is_cut;
+    let by_parts = b.is_partitioned || limits.is_cut && mode == GroupMode::Narrow;
     // Other loops than that over tiles have no place for a table in front.
     let front =
         if b.is_tiles { choose_front(mode, &packing, &slots.slots, limits, by_parts) } else { PreAggregation::None };
-    let is_cut = is_cut && matches!(front, PreAggregation::Hashed { .. });
-    let by_parts = b.is_partitioned || is_cut;
     let header_words = mode.header_words(&packing);
     for result in &mut results {
         result.word += header_words;
@@ -80,6 +77,7 @@ pub(in crate::codegen) fn aggregate(
     }
     let accumulators = slots.slots.iter().map(|slot| (slot.kind, header_words + slot.word)).collect();
     let has_finished = by_parts && mode == GroupMode::Narrow && matches!(front, PreAggregation::Hashed { .. });
+    let is_cut = limits.is_cut && has_finished;
     let stride_words = header_words + slots.words;
     let target = Arc::new(GroupTarget {
         mode,

@@ -55,7 +55,10 @@ pub(in crate::codegen) fn direct(
     let values = payload.iter().map(|&c| b.column(environment, c)).collect::<Result<Vec<_>>>()?;
     let Some(payload_packing) = packed_payload(&packing, &values) else { return Ok(None) };
     let form = PayloadForm::Packed(payload_packing.clone());
-    if is_set && form.is_empty() && packing.span().is_some() {
+    if packing.span().is_none() {
+        return Ok(None);
+    }
+    if is_set && form.is_empty() {
         let words = packing.pack(b, &key_values);
         let key = key_word(b, &packing, &words);
         let table = b.params.once(Type::Output(CType::U32), Binding::OutputSlots);
@@ -64,7 +67,7 @@ pub(in crate::codegen) fn direct(
         return Ok(Some(JoinShape { packing, payload: form, unique: true, slots: Slots::Bits }));
     }
     let slots = DirectSlots::of(&form);
-    if packing.span().is_none() || !slots.holds_payload {
+    if !slots.holds_payload {
         return Ok(None);
     }
     let key_words = packing.pack(b, &key_values);

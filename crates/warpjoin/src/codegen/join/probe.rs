@@ -184,10 +184,7 @@ fn may_match(b: &mut Binder, test: FilterTest, key: Code, join: usize) {
 fn find(b: &mut Binder, shape: &JoinShape, key: Code, join: usize) -> Code {
     let number = join as u32;
     let slots = slots_of(b, shape, join);
-    let windows = match shape.slots {
-        Slots::Direct(_) | Slots::Bits => None,
-        Slots::Words(_) | Slots::Pairs { .. } => Some(windows_of(b, join)),
-    };
+    let windows = hash_windows(b, shape, join);
     b.item(Item::Find(Find { number, alive: b.alive, key, form: shape.slots, slots, windows }));
     b.variable(Variable::Match(number), CType::U64)
 }
@@ -205,8 +202,16 @@ pub(in crate::codegen) fn slots_of(b: &mut Binder, shape: &JoinShape, join: usiz
 }
 
 /// How many slots, or windows of slots, there are.
-pub(in crate::codegen) fn windows_of(b: &mut Binder, join: usize) -> Field {
+fn windows_of(b: &mut Binder, join: usize) -> Field {
     b.params.once(Type::Value(CType::U64), Binding::Join(join, JoinPart::Windows))
+}
+
+/// The number of a hash table's windows as a parameter; `None`: the key is the place.
+pub(in crate::codegen) fn hash_windows(b: &mut Binder, shape: &JoinShape, join: usize) -> Option<Field> {
+    match shape.slots {
+        Slots::Direct(_) | Slots::Bits => None,
+        Slots::Words(_) | Slots::Pairs { .. } => Some(windows_of(b, join)),
+    }
 }
 
 /// Registers the payload of what was found; null where the variable `matched` is false.

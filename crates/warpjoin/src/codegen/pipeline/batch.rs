@@ -5,7 +5,7 @@ use super::source::open_source;
 use super::steps::bind_step;
 use crate::Result;
 use crate::codegen::bind::{Binder, Environment, hoist_word, key_word};
-use crate::codegen::join::{access, both_sides, output, probe_words, slots_of, windows_of};
+use crate::codegen::join::{access, both_sides, hash_windows, output, probe_words, slots_of};
 use crate::codegen::program::{BatchItem, Binding, Field, Item, Op, Statement, Type, Variable};
 use crate::codegen::shapes::{FilterTest, ProbeKey, ProbeKind, ProbeStep, Sink, Slots, SourceShape, Step};
 use crate::codegen::value::{CType, Kind};
@@ -109,10 +109,7 @@ impl<'a> Batch<'a> {
     fn look_up(&self, b: &mut Binder) {
         let shape = &self.probe.shape;
         let slots = slots_of(b, shape, 0);
-        let windows = match shape.slots {
-            Slots::Direct(_) | Slots::Bits => None,
-            Slots::Words(_) | Slots::Pairs { .. } => Some(windows_of(b, 0)),
-        };
+        let windows = hash_windows(b, shape, 0);
         b.item(Item::Batch(BatchItem::LookUp { form: shape.slots, slots, windows }));
     }
 

@@ -104,7 +104,7 @@ pub(in crate::codegen) struct Prefixes {
     pub codes: Arc<LookupColumn>,
 }
 
-/// What is known of the prefixes of so many characters.
+/// What is known of the prefixes of a dictionary's strings, by their characters.
 #[derive(Debug, Default)]
 struct KnownPrefixes(Mutex<Vec<(usize, Option<Arc<Prefixes>>)>>);
 
@@ -177,7 +177,7 @@ fn encoded(pieces: &[Piece], codes: &[Vec<u16>], prefixes: usize) -> EncodedColu
         column_type: ColumnType {
             data_type: DataType::UInt16,
             has_nulls: false,
-            // All that so many bytes hold: code must not depend on the data further than that.
+            // All that its bytes hold: code must not depend on the data further than that.
             domain: Domain::Int { min: 0, max: (1 << (8 * width)) - 1 },
             dictionary: None,
         },

@@ -102,7 +102,7 @@ pub(crate) struct GroupShape {
     pub mode: GroupMode,
     /// Of a table that is indexed by the packed key: it begins with the first key of its device.
     pub by_range: bool,
-    /// Blocks take pieces of the rows, of which no two have the same key.
+    /// Blocks take pieces of the rows; the rows of a key are in one piece.
     pub is_cut: bool,
     pub front: PreAggregation,
     /// Groups that are finished before the others are written to rows of their own.

@@ -78,6 +78,11 @@ impl Packing {
         self.single_word_bits().filter(|&bits| bits < 63).map(|bits| 1 << bits)
     }
 
+    /// Bytes of a bitmap with a bit for each number that [`Self::span`] tells of: words of 32 bits.
+    pub(crate) fn bitmap_bytes(&self) -> u64 {
+        self.span().unwrap_or(0).div_ceil(32) * 4
+    }
+
     /// Bits of each word that the first `fields` fields take.
     pub(crate) fn masks_of(&self, fields: usize) -> Vec<u64> {
         let mut masks = vec![0u64; self.words()];

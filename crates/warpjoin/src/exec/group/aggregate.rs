@@ -40,16 +40,17 @@ const PREFETCH_STEPS: u64 = 2;
 const PREFETCH_GROUPS_MAX: f64 = 256.0;
 
 /// A group-by whose kernel was generated.
-pub(super) struct PlannedGroups {
+struct PlannedGroups<'r> {
     generated: Arc<GeneratedPipeline>,
-    pub shape: Arc<GroupShape>,
+    shape: Arc<GroupShape>,
     /// Bound of the groups.
     groups_max: u64,
     /// Rows come in the order of the key; see [`Sink::Aggregate`].
     is_sorted: bool,
     /// What the key spans on each of several devices.
     ranges: Option<Ranges>,
-    keys: Vec<Expr>,
+    /// What rows may be cut by.
+    ordered: Option<OrderedColumn<'r>>,
 }
 
 /// Accumulators of a group-by and the expressions that make its output of them.
@@ -200,13 +201,13 @@ impl Query<'_> {
         self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0)
     }
 
-    pub(super) fn plan_groups(
+    fn plan_groups<'r>(
         &mut self,
-        relation: &Relation,
+        relation: &'r Relation,
         keys: Vec<Expr>,
         accumulators: Vec<Accumulator>,
         choice: Option<PartitionChoice>,
-    ) -> Result<PlannedGroups> {
+    ) -> Result<PlannedGroups<'r>> {
         let (table_blocks, is_skewed) = choice.map_or((2, false), |choice| (choice.table_blocks, choice.is_skewed));
         let shared_bytes_max = self.shared_bytes_max();
         let rows_bits = relation.rows_bits();
@@ -215,7 +216,7 @@ impl Query<'_> {
         let by_range = ranges.is_some();
         let is_sorted = form.is_none() && self.is_in_order(relation, &keys, &accumulators, ranges.as_ref());
         let is_scarce = matches!(relation.source, Source::Slice(_));
-        let is_cut = form.is_none() && self.can_cut(relation, &keys, ranges.as_ref());
+        let ordered = if form.is_none() { self.ordered_column(relation, &keys, ranges.as_ref()) } else { None };
         let limits = GroupLimits {
             rows_bits,
             shared_bytes_max,
@@ -226,9 +227,8 @@ impl Query<'_> {
             is_sorted,
             by_range,
             is_scarce,
-            is_cut,
+            is_cut: ordered.is_some(),
         };
-        let group_keys = keys.clone();
         let sink = Sink::Aggregate { keys, accumulators, limits };
         let generated = self.bind(relation, &sink)?;
         let SinkShape::Groups(shape) = &generated.sink else {
@@ -238,30 +238,34 @@ impl Query<'_> {
         let packed_bits = shape.packing.single_word_bits().unwrap_or(64);
         let keys_max = if packed_bits < 40 { 1u64 << packed_bits } else { u64::MAX };
         let groups_max = relation.rows_max.min(keys_max).max(1);
-        Ok(PlannedGroups { generated, shape, groups_max, is_sorted, ranges, keys: group_keys })
+        Ok(PlannedGroups { generated, shape, groups_max, is_sorted, ranges, ordered })
     }
 
-    /// Whether rows can be cut where they are. `ranges`: of the only key, on several devices.
-    fn can_cut(&self, relation: &Relation, keys: &[Expr], ranges: Option<&Ranges>) -> bool {
+    /// What rows can be cut by where they are, if that pays. `ranges`: of the only key, on several devices.
+    fn ordered_column<'r>(
+        &self,
+        relation: &'r Relation,
+        keys: &[Expr],
+        ranges: Option<&Ranges>,
+    ) -> Option<OrderedColumn<'r>> {
         let (devices, rows_min) = (self.devices(), self.options.ordered_span_min);
         let are_complete = devices == 1 || ranges.is_some() && self.reach_all();
-        are_complete && OrderedColumn::of(relation, keys, devices).is_some_and(|column| column.pays(rows_min))
+        let ordered = if are_complete { OrderedColumn::of(relation, keys, devices) } else { None };
+        ordered.filter(|column| column.pays(rows_min))
     }
 
-    /// How rows are cut that can be.
+    /// How rows are cut by a column.
     fn cut<'r>(
         &mut self,
-        relation: &'r Relation,
+        relation: &Relation,
         generated: &GeneratedPipeline,
         shape: &GroupShape,
-        keys: &[Expr],
-    ) -> Result<Option<(OrderedColumn<'r>, Vec<Cut>)>> {
-        let ordered = OrderedColumn::of(relation, keys, self.devices());
-        let ordered = ordered.ok_or_else(|| Error::internal("rows that can't be cut any more"))?;
+        ordered: OrderedColumn<'r>,
+    ) -> Result<(OrderedColumn<'r>, Vec<Cut>)> {
         let rows = relation.source.shard_rows_max(self.devices());
         let grid = launch_shape(&self.streams[0], rows, generated, relation, 0);
         let cuts = self.cuts(&ordered, shape, grid.blocks.into())?;
-        Ok(Some((ordered, cuts)))
+        Ok((ordered, cuts))
     }
 
     /// Whether rows come in the order of a key whose values may have a row each in the group table.
@@ -291,14 +295,15 @@ impl Query<'_> {
         is_looked_for.then(|| relation.ranges_of(std::slice::from_ref(key)).pop().flatten()).flatten()
     }
 
-    pub(super) fn run_planned(
+    fn run_planned(
         &mut self,
         relation: &Relation,
-        planned: PlannedGroups,
+        planned: PlannedGroups<'_>,
         estimate: Option<Estimate>,
     ) -> Result<GroupTable> {
-        let PlannedGroups { generated, shape, groups_max, ranges, keys, .. } = planned;
-        let cut = if shape.is_cut { self.cut(relation, &generated, &shape, &keys)? } else { None };
+        let PlannedGroups { generated, shape, groups_max, ranges, ordered, .. } = planned;
+        let ordered = ordered.filter(|_| shape.is_cut);
+        let cut = ordered.map(|ordered| self.cut(relation, &generated, &shape, ordered)).transpose()?;
         let room = |device: usize| {
             let room = self.first_room(relation, &generated, &shape, device, estimate);
             cut.as_ref().map_or(room, |(_, cuts)| room.of_pieces(cuts[device], self.options.first_capacity))

@@ -35,7 +35,7 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// Of rows with so many groups, for tables of so many slots in so many blocks.
+    /// Cuts rows with `groups` groups for tables of `slots` slots, one in each of `blocks` blocks.
     fn new(rows: u64, groups: f64, slots: u32, blocks: u64) -> Self {
         let rows_a_group = rows as f64 / groups.max(1.0);
         let fitting = (f64::from(slots) * PIECE_LOAD * rows_a_group) as u64;

@@ -23,12 +23,6 @@ const TABLE_ROW_BYTES_MIN: u64 = 16;
 /// A join of which less than this part of the probe rows are wanted is not partitioned.
 const WANTED_SHARE: u64 = 16;
 
-/// Whether all rows of the source come through, once each.
-fn is_plain(relation: &Relation) -> bool {
-    matches!(relation.source, Source::Table(..) | Source::Intermediate(_))
-        && relation.steps.iter().all(|step| matches!(step, Step::Project(_)))
-}
-
 impl Query<'_> {
     /// Whether both sides should be partitioned, rather than one table be probed by the pipeline.
     /// `wanted` rows of the result, if not all are.
@@ -43,7 +37,7 @@ impl Query<'_> {
         if self.options.join_form.is_none() && wanted.is_some_and(|wanted| wanted < probe.rows_max / WANTED_SHARE) {
             return false;
         }
-        let rows = (is_plain(build) && is_plain(probe)).then_some((build.rows_max, probe.rows_max));
+        let rows = build.known_rows(self.devices()).zip(probe.known_rows(self.devices()));
         prefers_partition(plan, rows, self.session.devices(), &self.inputs.tables, self.options)
     }
 
@@ -94,15 +88,18 @@ impl Query<'_> {
             let table = (table, payload_of(&payload, build_width));
             return probe_here(plan, probe, table, self.options.counts_rows);
         }
-        if self.may_lack_room(plan, &build) && is_plain(&build) {
+        if self.may_lack_room(plan, &build)
+            && let Some(rows) = build.known_rows(self.devices())
+        {
             // Rather than when all rows are written.
             let row_bytes = TABLE_ROW_BYTES_MIN + payload.len() as u64;
-            self.streams[0].check_budget(build.rows_max.saturating_mul(row_bytes))?;
+            self.streams[0].check_budget(rows.saturating_mul(row_bytes))?;
         }
         let (rows, shape) = self.build_rows(plan, &build, payload.clone())?;
         drop(build);
         let is_nested = plan.is_nested();
-        let pairs = rows.rows().saturating_mul(probe.rows_max);
+        let probe_rows = probe.known_rows(self.devices()).unwrap_or(probe.rows_max);
+        let pairs = rows.rows().saturating_mul(probe_rows);
         if is_nested && pairs > NESTED_PAIRS_MAX {
             return Err(Reason::Limit(format!("{pairs} pairs of a join without a key")).into());
         }
@@ -111,7 +108,7 @@ impl Query<'_> {
         let probe_keys: Vec<Expr> = plan.on.iter().map(|(_, probe)| probe.clone()).collect();
         let ranges = if is_nested { None } else { self.ranges_of_keys(&probe_keys, &probe, &shape) };
         let can_stay = is_nested || are_few || ranges.is_some();
-        let is_exchanged = !can_stay && self.exchanges(build_rows, probe.rows_max);
+        let is_exchanged = !can_stay && self.exchanges(build_rows, probe_rows);
         self.note_decision(RuntimeDecision::Exchange(is_exchanged));
         let rows = match ranges {
             _ if is_exchanged => self.exchange(rows)?,

@@ -66,7 +66,7 @@ impl Query<'_> {
         let expected = || plan.build.plan.map_or(build.rows_max, |build| expected_rows(build, inputs) as u64);
         let span = shape.packing.span().unwrap_or(0);
         let bytes = match shape.slots {
-            Slots::Bits if self.is_small_in_bits(shape, expected) => span.div_ceil(32) * 4,
+            Slots::Bits if self.is_small_in_bits(shape, expected) => shape.packing.bitmap_bytes(),
             Slots::Direct(slots) if self.direct_slots(shape, expected) == Some(slots) => span * u64::from(slots.bytes),
             _ => return Ok(Filled::Not),
         };

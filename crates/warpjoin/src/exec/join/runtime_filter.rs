@@ -164,7 +164,7 @@ impl Query<'_> {
     fn filter_size(&self, table: &JoinTable, test: FilterTest, rows: u64) -> (u64, u64) {
         match test {
             FilterTest::Table | FilterTest::Bounds => (0, 0),
-            FilterTest::Bitmap { .. } => (0, table.shape.packing.span().unwrap_or(0).div_ceil(32) * 4),
+            FilterTest::Bitmap { .. } => (0, table.shape.packing.bitmap_bytes()),
             FilterTest::Bloom { .. } => {
                 let bits = match self.options.filter_bits {
                     Some(bits) => f64::from(bits.max(1)),

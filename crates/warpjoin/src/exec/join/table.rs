@@ -152,8 +152,8 @@ impl Query<'_> {
         slots: DirectSlots,
         spent: &mut [u64],
     ) -> Result<Option<Vec<JoinShard>>> {
-        let (lanes, entry) = unique_entry(Slots::Direct(slots), build.is_set);
-        let kernels = self.compile(&build_module(lanes, self.options.hash_bits), &entry)?;
+        let module = build_module(1, self.options.hash_bits);
+        let kernels = self.compile(&module, &format!("build_direct_{}", slots.bytes))?;
         let span = build.shape.packing.span().unwrap_or(0);
         let table_bytes = |_: u64| span * u64::from(slots.bytes);
         let (tables, bits) = self.fill_tables(build, table_bytes, spent, |lane, rows, keys, (table, control)| {
@@ -177,7 +177,7 @@ impl Query<'_> {
     fn build_bits(&mut self, build: &TableBuild<'_>, spent: &mut [u64]) -> Result<Vec<JoinShard>> {
         let kernels = self.compile(&filter_module(self.options.hash_bits), "fill_bitmap")?;
         let span = build.shape.packing.span().unwrap_or(0);
-        let table_bytes = |_: u64| span.div_ceil(32) * 4;
+        let table_bytes = |_: u64| build.shape.packing.bitmap_bytes();
         let (tables, _) = self.fill_tables(build, table_bytes, spent, |lane, rows, keys, (table, _)| {
             let params = FilterParams {
                 rows: rows.rows,
@@ -226,8 +226,8 @@ impl Query<'_> {
 
     /// Tables of unique keys in slots of one word.
     fn build_words(&mut self, build: &mut TableBuild<'_>, slots: WordSlots, spent: &mut [u64]) -> Result<WordTables> {
-        let (lanes, entry) = unique_entry(Slots::Words(slots), build.is_set);
-        let kernels = self.compile(&build_module(lanes, self.options.hash_bits), &entry)?;
+        let module = build_module(1, self.options.hash_bits);
+        let kernels = self.compile(&module, &format!("build_words_{}", slots.bytes))?;
         loop {
             self.options.check_cancelled()?;
             let counts = build.rows.shards.iter().map(|rows| build.windows(rows.rows, self.options.first_capacity));
@@ -276,8 +276,8 @@ impl Query<'_> {
 
     /// Tables of unique keys; `None` when a key occurs twice.
     fn build_unique(&mut self, build: &mut TableBuild<'_>, spent: &mut [u64]) -> Result<Option<Vec<JoinShard>>> {
-        let (lanes, entry) = unique_entry(Slots::Pairs { lanes: build.lanes }, build.is_set);
-        let kernels = self.compile(&build_module(lanes, self.options.hash_bits), &entry)?;
+        let entry = if build.is_set { "build_set" } else { "build_unique" };
+        let kernels = self.compile(&build_module(build.lanes, self.options.hash_bits), entry)?;
         loop {
             let (shards, bits) = self.insert_all(build, &kernels, true, spent)?;
             if bits & status::DUPLICATE != 0 {
@@ -430,16 +430,6 @@ fn lanes_for(load_factor: f64) -> u32 {
         f if f <= 0.7 => 1,
         f if f <= 0.8 => 2,
         _ => 4,
-    }
-}
-
-/// The entry that fills a table of unique keys, and the lanes of its module.
-fn unique_entry(slots: Slots, is_set: bool) -> (u32, String) {
-    match slots {
-        Slots::Direct(slots) => (1, format!("build_direct_{}", slots.bytes)),
-        Slots::Words(slots) => (1, format!("build_words_{}", slots.bytes)),
-        Slots::Bits => (1, "fill_bitmap".into()),
-        Slots::Pairs { lanes } => (lanes, if is_set { "build_set" } else { "build_unique" }.into()),
     }
 }
 

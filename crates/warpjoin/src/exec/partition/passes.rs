@@ -98,8 +98,9 @@ impl Query<'_> {
         Ok(PlannedPartition { relation, bits, count, scatter, shape })
     }
 
-    /// What is in the way of partitions that are there at the same time; `None`: nothing. Without room on the devices, partitions may lie in the host's memory if that is all that can be done (`goes_to_host`), or if several
-    /// devices make them; one device would rather spill the rows.
+    /// What is in the way of partitions that are there at the same time; `None`: nothing. Without room on the devices, partitions
+    /// may lie in the host's memory if that is all that can be done (`goes_to_host`), or if several devices make them; one device
+    /// would rather spill the rows.
     pub(crate) fn obstacle(&self, planned: &[&PlannedPartition], goes_to_host: bool) -> Option<Obstacle> {
         if let Some(obstacle) = self.spill_obstacle(planned) {
             return Some(obstacle);

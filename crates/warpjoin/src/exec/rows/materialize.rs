@@ -5,9 +5,7 @@ use std::sync::Arc;
 use warpjoin_device::{Cause, MemoryPlace, span};
 
 use super::room::{allocate, allocate_in, allocate_in_order, copy_rows, row_bytes};
-use crate::codegen::{
-    GenerateOptions, GeneratedPipeline, PipelineKey, Sink, SinkShape, SortShape, Step, bind_pipeline,
-};
+use crate::codegen::{GenerateOptions, GeneratedPipeline, PipelineKey, Sink, SinkShape, SortShape, bind_pipeline};
 use crate::column::ColumnType;
 use crate::devices::place_of;
 use crate::exec::launch::{DeviceSink, Lane, Pushed, Target};
@@ -162,9 +160,8 @@ impl Query<'_> {
 
     /// The number of rows of a relation.
     pub(in crate::exec) fn count(&mut self, relation: &Relation) -> Result<u64> {
-        let is_plain = matches!(relation.source, Source::Table(..) | Source::Intermediate(_));
-        if is_plain && !relation.steps.iter().any(Step::drops_rows) {
-            return Ok((0..self.devices()).map(|device| relation.source.shard_rows(device)).sum());
+        if let Some(rows) = relation.known_rows(self.devices()) {
+            return Ok(rows);
         }
         Ok(self.run_rows(relation, &Sink::Materialise(vec![]), "Count")?.0.rows())
     }
