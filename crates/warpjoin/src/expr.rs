@@ -142,6 +142,9 @@ pub struct OrderPart {
     pub piece: KeyPiece,
     /// Bits that it takes, of 64 at most.
     pub bits: u32,
+    /// No value of the key is less; of strings, no code. 0 for floats, which have codes of their own. Pipelines that know other bounds
+    /// of the key make the same number of it.
+    pub least: i128,
 }
 
 /// Which part of a key of an order.

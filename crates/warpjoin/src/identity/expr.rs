@@ -10,7 +10,7 @@ identify_by_hash!(KeyPiece);
 identify_fields! {
     Expr { kind, data_type, nullable }
     SortKey { expr, descending, nulls_first }
-    OrderPart { key, piece, bits }
+    OrderPart { key, piece, bits, least }
 }
 
 impl Identify for ExprKind {

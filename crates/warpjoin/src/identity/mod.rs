@@ -182,7 +182,7 @@ pub(crate) fn one_of(identity: &mut Identity, number: u32, parts: &[&dyn Identif
     parts.iter().for_each(|part| part.identify(identity));
 }
 
-identify_by_hash!(bool, u32, i32, u64, usize, str, String, DataType);
+identify_by_hash!(bool, u32, i128, i32, u64, usize, str, String, DataType);
 
 impl<T: Identify> Identify for [T] {
     fn identify(&self, identity: &mut Identity) {

@@ -150,7 +150,7 @@ fn kinds() -> Vec<ExprKind> {
         scale,
         sums: sums.iter().map(|&sum| column(sum)).collect(),
     };
-    let part = |key, piece, bits| OrderPart { key, piece, bits };
+    let part = |key, piece, bits| OrderPart { key, piece, bits, least: 0 };
     let call = |function, operands: &[usize]| {
         ExprKind::Function(function, operands.iter().map(|&operand| column(operand)).collect())
     };
@@ -209,6 +209,7 @@ fn kinds() -> Vec<ExprKind> {
         tabulated(&function(true), 1).kind,
         ExprKind::OrderWord(vec![part(key(), KeyPiece::Whole, 8)]),
         ExprKind::OrderWord(vec![part(key(), KeyPiece::Whole, 9)]),
+        ExprKind::OrderWord(vec![OrderPart { least: 1, ..part(key(), KeyPiece::Whole, 9) }]),
         ExprKind::OrderWord(vec![part(key(), KeyPiece::Null, 8)]),
         ExprKind::OrderWord(vec![part(key(), KeyPiece::Whole, 8), part(key(), KeyPiece::Whole, 8)]),
         ExprKind::OrderWord(vec![part(SortKey { descending: true, ..key() }, KeyPiece::Whole, 8)]),

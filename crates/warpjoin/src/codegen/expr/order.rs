@@ -82,7 +82,7 @@ fn add_parts(b: &mut Binder, value: &Value, key: &SortKey, parts: &mut Vec<KeyPa
         (Some((_, 0)), _) => {}
         (Some((code, bits)), _) => push(b, code, bits),
         (None, Kind::Int(range)) => {
-            let wide = wide_distance(b, value, range);
+            let wide = wide_distance(b, value, range.min, range.c_type());
             push(b, high_code(b, wide), range.span_bits() - u64::BITS);
             push(b, b.cast(CType::U64, wide), u64::BITS);
         }
@@ -90,27 +90,26 @@ fn add_parts(b: &mut Binder, value: &Value, key: &SortKey, parts: &mut Vec<KeyPa
     }
 }
 
-/// A part of a key whose bits were planned.
+/// A part of a key whose bits were planned. What a pipeline knows of the key's bounds may be less than what was known of the plan: its
+/// rows are those of the plan all the same.
 fn planned_part(b: &mut Binder, value: &Value, part: &OrderPart) -> Result<KeyPart> {
-    let OrderPart { key, piece, bits } = part;
+    let OrderPart { key, piece, bits, least } = part;
     let beyond = || Error::internal(format!("{} in {bits} bits of an order", key.expr));
-    let code = match piece {
-        KeyPiece::Null => return Ok(KeyPart { code: null_code(b, value, key), bits: *bits }),
-        KeyPiece::Whole => {
-            let (code, own_bits) = whole_code(b, value).ok_or_else(beyond)?;
-            if own_bits > *bits {
-                return Err(beyond());
-            }
-            code
+    let code = match (piece, value.kind) {
+        (KeyPiece::Null, _) => return Ok(KeyPart { code: null_code(b, value, key), bits: *bits }),
+        (KeyPiece::Whole, Kind::Int(_)) => {
+            let most = (1i128 << bits) - 1;
+            distance(b, value, Range::new(*least, least.saturating_add(most)))
         }
-        KeyPiece::High | KeyPiece::Low => {
-            let range = value.range().ok_or_else(beyond)?;
-            if *piece == KeyPiece::High && range.span_bits() > u64::BITS + bits {
-                return Err(beyond());
-            }
-            let wide = wide_distance(b, value, range);
+        (KeyPiece::Whole, _) => match whole_code(b, value) {
+            Some((code, own_bits)) if own_bits <= *bits => code,
+            _ => return Err(beyond()),
+        },
+        (KeyPiece::High | KeyPiece::Low, Kind::Int(_)) => {
+            let wide = wide_distance(b, value, *least, CType::I128);
             if *piece == KeyPiece::High { high_code(b, wide) } else { b.cast(CType::U64, wide) }
         }
+        (KeyPiece::High | KeyPiece::Low, _) => return Err(beyond()),
     };
     Ok(KeyPart { code: directed(b, code, *bits, value, key), bits: *bits })
 }
@@ -133,12 +132,7 @@ fn whole_code(b: &mut Binder, value: &Value) -> Option<(Code, u32)> {
         Kind::F64 => Some((b.call(Function::OrderCodeDouble, &[value.code]), 64)),
         Kind::Int(range) => match range.span_bits() {
             0 => Some((b.word(0), 0)),
-            // Modulo 2^64 the difference is exact.
-            bits @ 1..=u64::BITS => {
-                let min = b.bound(range.min, range.c_type());
-                let distance = b.in_parens(b.cast(CType::U64, value.code), Op::Subtract, b.cast(CType::U64, min));
-                Some((distance, bits))
-            }
+            bits @ 1..=u64::BITS => Some((distance(b, value, range), bits)),
             _ => None,
         },
     }
@@ -159,9 +153,16 @@ fn directed(b: &Binder, code: Code, bits: u32, value: &Value, key: &SortKey) -> 
     value.valid.map_or(code, |valid| b.parens(b.select(valid, code, b.whole(0))))
 }
 
-/// How far an integer is above its lower bound, in 128 bits.
-fn wide_distance(b: &mut Binder, value: &Value, range: Range) -> Code {
+/// How far an integer is above the lower bound of a range of up to 64 bits, which has it.
+fn distance(b: &mut Binder, value: &Value, range: Range) -> Code {
     let min = b.bound(range.min, range.c_type());
+    // Modulo 2^64 the difference is exact.
+    b.in_parens(b.cast(CType::U64, value.code), Op::Subtract, b.cast(CType::U64, min))
+}
+
+/// How far an integer is above a lower bound of that type, in 128 bits.
+fn wide_distance(b: &mut Binder, value: &Value, min: i128, c_type: CType) -> Code {
+    let min = b.bound(min, c_type);
     let [code, min] = [b.code_as(value, CType::I128), min].map(|code| b.cast(CType::U128, code));
     b.temporary(CType::I128, b.cast(CType::I128, b.in_parens(code, Op::Subtract, min)))
 }

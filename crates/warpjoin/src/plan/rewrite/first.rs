@@ -88,8 +88,9 @@ fn ordered_part(rows: &Plan, bounds: &Bounds, keys: usize, spec: Spec) -> Result
 fn words_of(order: &[SortKey], bounds: &Bounds) -> Vec<Vec<OrderPart>> {
     let mut words: Vec<(u32, Vec<OrderPart>)> = vec![];
     for key in order {
+        let least = bounds.of(&key.expr).range.map_or(0, |range| range.min);
         for (piece, bits) in pieces_of(&key.expr, bounds) {
-            let part = OrderPart { key: key.clone(), piece, bits };
+            let part = OrderPart { key: key.clone(), piece, bits, least };
             match words.last_mut() {
                 Some((taken, word)) if *taken + bits <= u64::BITS => {
                     *taken += bits;
