@@ -76,11 +76,23 @@ pub struct ExecOptions {
     pub chunk_rows: Option<u64>,
     /// Writes rows to the host's memory, as where a device has no room for them, so that tests meet it.
     pub writes_to_host: bool,
-    /// Joins and group-bys of one device go over some partitions of their rows at a time, of so many build rows or rows to group, as
-    /// where tables have no room, so that tests meet it.
+    /// Joins and group-bys go over some partitions of their rows at a time, of so many build rows or rows to group, as where tables have
+    /// no room, so that tests meet it.
     pub pass_rows: Option<u64>,
     /// Threads of the host that drive several devices.
     pub device_threads: DeviceThreads,
+    /// What the query spends memory on.
+    pub memory_use: MemoryUse,
+}
+
+/// What a query spends memory on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MemoryUse {
+    /// Whatever makes it fast. If a device has no room for that, the query begins again with [`Self::Least`].
+    #[default]
+    Auto,
+    /// Hash tables alone, of one join at a time: rows are written down between joins, and no table drops rows of other scans.
+    Least,
 }
 
 /// What code runs a pipeline.
@@ -205,6 +217,7 @@ impl Default for ExecOptions {
             writes_to_host: false,
             pass_rows: None,
             device_threads: DeviceThreads::Auto,
+            memory_use: MemoryUse::Auto,
         }
     }
 }
@@ -228,6 +241,16 @@ impl ExecOptions {
     /// What the query may use of memory.
     pub fn memory_budget(&self) -> MemoryBudget {
         MemoryBudget { device_bytes: self.memory_budget_bytes, host_bytes: self.host_budget_bytes }
+    }
+
+    /// The same query with [`MemoryUse::Least`].
+    pub(crate) fn with_least_memory(&self) -> Self {
+        Self {
+            memory_use: MemoryUse::Least,
+            join_form: Some(JoinForm::HashTable),
+            runtime_filters: RuntimeFilters::Off,
+            ..self.clone()
+        }
     }
 
     /// Fails once the query was cancelled.

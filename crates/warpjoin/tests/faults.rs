@@ -85,6 +85,8 @@ fn joins_on_several_devices_survive_faults() {
     check(&Scenario { has_peers: false, ..joined("exchanged through the host", 2, exchanging()) });
     check(&joined("reduced", 1, Settings { reduced_rows_min: Some(0), ..exchanging() }));
     check(&joined("a thread a device", 2, threaded()));
+    check(&joined("in passes", 2, Settings { pass_rows: Some(40), devices: 2, ..on_host() }));
+    check(&joined("in passes, a thread a device", 2, Settings { pass_rows: Some(40), ..threaded() }));
 }
 
 #[test]
@@ -105,6 +107,7 @@ fn group_bys_survive_faults() {
     groups("on the host, exchanged", Settings { tables_on_host: true, writes_to_host: true, ..exchanging() });
     groups("kept", Settings { keeps: true, ..exchanging() });
     groups("a thread a device", threaded());
+    groups("in passes on two devices", Settings { pass_rows: Some(100), devices: 2, ..on_host() });
 }
 
 #[test]

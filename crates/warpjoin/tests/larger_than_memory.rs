@@ -5,17 +5,24 @@ mod common;
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-use common::edges::{group_of, ints, join_of, keyed};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::datatypes::Int64Type;
+use common::edges::{group_of, ints, join_of, keyed, sort_of, window_of};
+use common::int_plans::{batch, join, scan, sums};
 use common::settings::Settings;
-use warpjoin::exec::run;
+use warpjoin::exec::{JoinOrder, RuntimeFilters, run};
+use warpjoin::plan::JoinKind;
 use warpjoin::{ExecOptions, JoinForm, MemoryBudget, QueryMetrics, Session, Table, TableBuilder};
 use warpjoin_device::{MemoryPlace, SimOptions, open_simulated};
 
 const ROWS: i128 = 200_000;
 
 fn session(memory_bytes: u64) -> Arc<Session> {
-    Session::new(open_simulated(&SimOptions { memory_bytes, ..SimOptions::default() }).unwrap()).unwrap()
+    session_of(1, memory_bytes)
+}
+
+fn session_of(devices: usize, memory_bytes: u64) -> Arc<Session> {
+    Session::new(open_simulated(&SimOptions { devices, memory_bytes, ..SimOptions::default() }).unwrap()).unwrap()
 }
 
 /// Keys, each a few times, and numbers.
@@ -69,23 +76,64 @@ fn groups_and_tables_without_room_are_made_in_passes() {
     let keys = ROWS / 2;
     let groups = group_of("", rows(ROWS, keys), 1, 1).case;
     let join = join_of("", rows(ROWS, keys), rows(ROWS / 4, keys), 1).case;
+    let runs =
+        [(1, 256 << 20, false), (1, 6 << 20, true), (2, 256 << 20, false), (2, 3 << 20, true), (3, 2 << 20, true)];
     for (case, name) in [(groups, "Slice["), (join, "Slice[")] {
         let verdict = case.verdict();
-        for (memory_bytes, in_passes) in [(256 << 20, false), (6 << 20, true)] {
-            let session = session(memory_bytes);
-            let settings = Settings { join_form: Some(JoinForm::HashTable), ..Settings::default() };
+        for (devices, memory_bytes, in_passes) in runs {
+            let session = session_of(devices, memory_bytes);
+            let settings = Settings { devices, join_form: Some(JoinForm::HashTable), ..Settings::default() };
             case.check_against(&verdict, &session, &settings).unwrap_or_else(|difference| panic!("{difference}"));
             let tables: Vec<_> = case.inputs.iter().map(|batch| table(&session, batch)).collect();
             let output = run(&session, &case.plan, &tables, &settings.options()).unwrap();
             assert_eq!(
                 pipelines(&output.metrics, name) > 1,
                 in_passes,
-                "{memory_bytes}: {:?}",
+                "{devices} x {memory_bytes}: {:?}",
                 output.metrics.pipelines
             );
             drop((tables, output));
-            assert_eq!(session.devices()[0].memory().used_bytes(), 0);
-            assert_eq!(session.devices()[0].host_memory().used_bytes(), 0);
+            for device in session.devices() {
+                assert_eq!((device.memory().used_bytes(), device.host_memory().used_bytes()), (0, 0));
+            }
+        }
+    }
+}
+
+/// A table that drops rows of other scans, and so lies there while others are made, is made again where it has no room.
+#[test]
+fn a_query_whose_tables_have_no_room_together_begins_again_with_the_least_memory() {
+    const ROWS: i64 = 60_000;
+    let key = |row: i64| row * 1_000_003;
+    let numbers = |number: &dyn Fn(i64) -> i64| (0..ROWS).map(number).collect::<Vec<_>>();
+    let facts = batch(vec![("key", numbers(&|row| key(row * 7 % ROWS))), ("number", numbers(&|row| row))]);
+    let dimension = batch(vec![("key", numbers(&|row| key(row * 2))), ("value", numbers(&|row| row))]);
+    let sum = |row: i64| (0..ROWS).filter(|fact| fact * 7 % ROWS == row).sum::<i64>();
+    let few = (0..ROWS).step_by(5000).map(|row| vec![row / 2, sum(row)]).collect::<Vec<_>>();
+    for (devices, memory_bytes, is_least) in [(1, 256 << 20, false), (1, 3 << 19, true), (2, 3 << 18, true)] {
+        let session = session_of(devices, memory_bytes);
+        let [facts, dimension] = [&facts, &dimension].map(|batch| table(&session, batch));
+        let plan = join(scan(&dimension), sums(scan(&facts), 0, 1), (0, 0), JoinKind::Inner, vec![1, 3]);
+        let options = ExecOptions {
+            runtime_filters: RuntimeFilters::Always,
+            join_order: JoinOrder::AsGiven,
+            join_form: Some(JoinForm::HashTable),
+            ..ExecOptions::default()
+        };
+        let output = run(&session, &plan, &[], &options).unwrap();
+        let is_said = output.metrics.decisions.iter().any(|decision| decision.contains("one at a time"));
+        assert_eq!(is_said, is_least, "{devices} x {memory_bytes}: {:?}", output.metrics.decisions);
+        let mut rows: Vec<Vec<i64>> = vec![];
+        for batch in &output.batches {
+            let value = |column: usize, row| batch.column(column).as_primitive::<Int64Type>().value(row);
+            rows.extend((0..batch.num_rows()).map(|row| vec![value(0, row), value(1, row)]));
+        }
+        rows.sort_unstable();
+        assert_eq!(rows.len() as i64, ROWS / 2);
+        assert_eq!(rows.into_iter().step_by(2500).collect::<Vec<_>>(), few);
+        drop((plan, facts, dimension, output));
+        for device in session.devices() {
+            assert_eq!((device.memory().used_bytes(), device.host_memory().used_bytes()), (0, 0));
         }
     }
 }
@@ -114,4 +162,44 @@ fn loaded_tables_make_room_and_come_back() {
     let moved = idle.move_to(MemoryPlace::Device, MemoryBudget::OF_DEVICES).unwrap();
     assert_eq!((idle.host_bytes(), moved.in_use), (0, 0));
     assert_eq!(idle.download(&[1], 1 << 20).unwrap()[0].column(0), batch.column(1));
+}
+
+/// Sorts and windows without room are made range by range of their keys.
+#[test]
+fn sorts_and_windows_without_room_are_made_by_ranges() {
+    const ROWS: i128 = 50_000;
+    let spread = |row: i128| row * 7919 % ROWS * 1_000_003;
+    // One key in half of the rows.
+    let frequent = |row: i128| if row % 2 == 0 { 5_000_015 } else { spread(row) };
+    let cases = [
+        ("spread keys", sort_of("", ints((0..ROWS).map(|row| Some(spread(row)))), 0, None).case),
+        (
+            "a range",
+            sort_of("", ints((0..ROWS).map(|row| (row % 9 > 0).then(|| spread(row)))), 1000, Some(20_000)).case,
+            1,
+        ),
+        ("a frequent key", sort_of("", ints((0..ROWS).map(|row| Some(frequent(row)))), 0, None).case),
+        ("one key", sort_of("", ints((0..ROWS).map(|_| Some(7))), 0, None).case),
+        ("a window", window_of("", ROWS / 5, 100).case),
+    ];
+    for (name, case) in cases {
+        let verdict = case.verdict();
+        for (devices, memory_bytes, by_ranges) in [(1, 256 << 20, false), (1, 1 << 20, true), (3, 3 << 17, true)] {
+            let session = session_of(devices, memory_bytes);
+            let settings = Settings { devices, ..Settings::default() };
+            case.check_against(&verdict, &session, &settings).unwrap_or_else(|difference| panic!("{difference}"));
+            let tables: Vec<_> = case.inputs.iter().map(|batch| table(&session, batch)).collect();
+            let output = run(&session, &case.plan, &tables, &settings.options()).unwrap();
+            assert_eq!(
+                pipelines(&output.metrics, "Ranges[") > 0,
+                by_ranges && name != "one key",
+                "{name}, {devices} x {memory_bytes}: {:?}",
+                output.metrics.pipelines
+            );
+            drop((tables, output));
+            for device in session.devices() {
+                assert_eq!((device.memory().used_bytes(), device.host_memory().used_bytes()), (0, 0));
+            }
+        }
+    }
 }

@@ -8,7 +8,7 @@ use warpjoin_kernels::exchange::{
     COLUMNS, Columns, CopyParams, CountParams, ITEMS, Route, RowsParams, TARGETS, rank_shared_bytes,
 };
 
-use super::launch::Strides;
+use super::launch::{Lane, Strides};
 use super::metrics::PipelineMetrics;
 use super::query::{Pending, Query};
 use super::relation::{Intermediate, IntermediateShard, Relation};
@@ -292,7 +292,7 @@ impl Query<'_> {
             let mut words = vec![0u64; launch.blocks as usize * devices];
             let counts = lane.stream.alloc(words.len() as u64 * 8)?;
             let counted = CountedShard { launch, rows_each, counts, splitters, ranges };
-            let params = CountParams { route: route_of((&rows.columns, shard), &counted, devices)? };
+            let params = CountParams { route: route_of((&rows.columns, shard, 0), &counted, devices)? };
             let launch = Launch { shared_bytes: DEVICES_MAX as u32 * 4, ..launch };
             lane.launch(&kernels[lane.device], launch, &params)?;
             lane.stream.read(&counted.counts, 0, bytemuck::cast_slice_mut(&mut words))?;
@@ -336,7 +336,7 @@ impl Query<'_> {
                 }
             };
             let params = RowsParams {
-                route: route_of((columns, shard), counted, devices)?,
+                route: route_of((columns, shard, 0), counted, devices)?,
                 columns: columns_of(some, shard, target_of),
             };
             self.launch(device, &kernels[device], counted.launch, &params)?;
@@ -373,6 +373,60 @@ impl Query<'_> {
     }
 }
 
+/// The kernels of [`split_by_ranges`], one a device.
+pub(super) struct SplitKernels {
+    count: Vec<Kernel>,
+    rows: Vec<Kernel>,
+}
+
+impl SplitKernels {
+    pub(super) fn of(query: &mut Query<'_>) -> Result<Self> {
+        let module = exchange_module(query.options.hash_bits);
+        let [count, rows] = query.compile_all([(&module, "exchange_count"), (&module, "exchange_rows")])?;
+        Ok(Self { count, rows })
+    }
+}
+
+/// The rows of a device in ranges of a key word, one range behind the other, and in each as they lay. Where each range begins, and the
+/// number of rows. `splitters`, up to [`DEVICES_MAX`] - 1: where each range but the first begins.
+pub(super) fn split_by_ranges(
+    lane: &mut Lane<'_>,
+    kernels: &SplitKernels,
+    (columns, shard): (&[ColumnType], IntermediateShard),
+    (key, splitters): (usize, &[u64]),
+) -> Result<(IntermediateShard, Vec<u64>)> {
+    let (stream, ranges) = (lane.stream.clone(), splitters.len() + 1);
+    if splitters.is_empty() || shard.rows == 0 {
+        let mut begins = vec![shard.rows; ranges + 1];
+        begins[0] = 0;
+        return Ok((shard, begins));
+    }
+    let (launch, rows_each) = blocks_for(shard.rows, &stream);
+    let mut words = vec![0u64; launch.blocks as usize * ranges];
+    let counts = stream.alloc(words.len() as u64 * 8)?;
+    let splitters = Some(stream.upload(bytemuck::cast_slice(splitters))?);
+    let counted = CountedShard { launch, rows_each, counts, splitters, ranges: None };
+    let route = || route_of((columns, &shard, key), &counted, ranges);
+    let count = Launch { shared_bytes: DEVICES_MAX as u32 * 4, ..launch };
+    lane.launch(&kernels.count[lane.device], count, &CountParams { route: route()? })?;
+    stream.read(&counted.counts, 0, bytemuck::cast_slice_mut(&mut words))?;
+    let mut begins = vec![0u64];
+    for range in 0..ranges {
+        let rows: u64 = words.iter().skip(range).step_by(ranges).sum();
+        begins.push(begins[range] + rows);
+    }
+    let split = IntermediateShard { rows: shard.rows, ..allocate(&stream, columns, shard.rows)? };
+    for parts in Part::all(columns).chunks(COLUMNS) {
+        let target_of = |part: usize, range: usize| {
+            let begin = begins[..ranges].get(range)? * parts[part].width_bytes;
+            parts[part].of(&split).map(|to| (to, begin))
+        };
+        let params = RowsParams { route: route()?, columns: columns_of(parts, &shard, target_of) };
+        lane.launch(&kernels.rows[lane.device], launch, &params)?;
+    }
+    Ok((split, begins))
+}
+
 /// Blocks that count rows by owner and send them, and the rows of each.
 fn blocks_for(rows: u64, stream: &Stream) -> (Launch, u64) {
     let tiles = Strides { rows_each: ITEMS.into(), resident: BLOCKS_EACH, ..Strides::ROWS }.over(rows, stream);
@@ -382,17 +436,18 @@ fn blocks_for(rows: u64, stream: &Stream) -> (Launch, u64) {
     (Launch { blocks, shared_bytes: rank_shared_bytes(tiles.block_threads), ..tiles }, rows_each)
 }
 
+/// Who owns the rows of a shard, by the key word in one of its columns.
 fn route_of<'b>(
-    (columns, shard): (&[ColumnType], &'b IntermediateShard),
+    (columns, shard, key): (&[ColumnType], &'b IntermediateShard, usize),
     counted: &'b CountedShard,
     devices: usize,
 ) -> Result<Route<'b, Buffer>> {
-    let keys = shard.columns[0].values.as_ref().ok_or_else(|| Error::internal("rows without key words"))?;
+    let keys = shard.columns[key].values.as_ref().ok_or_else(|| Error::internal("rows without key words"))?;
     Ok(Route {
         rows: shard.rows,
         rows_each: counted.rows_each,
         keys: Ptr::of(keys),
-        is_wide: columns[0].layout().width_bytes == 8,
+        is_wide: columns[key].layout().width_bytes == 8,
         ranges: counted.ranges.as_ref().map(Ptr::of),
         splitters: counted.splitters.as_ref().map(Ptr::of),
         devices: devices as u64,

@@ -10,6 +10,7 @@ use super::query::{Execution, Query};
 use super::relation::{Relation, Source};
 use crate::codegen;
 use crate::expr::{Expr, Scalar};
+use crate::options::MemoryUse;
 use crate::plan::AggregateCall;
 use crate::plan::ordered::WindowNode;
 use crate::plan::physical::{self, PhysicalPlan, Pipeline, PipelineId, Sink, Step};
@@ -86,7 +87,7 @@ impl Query<'_> {
             let output = match &pipeline.sink {
                 Sink::Result => return Ok(relation),
                 // They run with the pipelines that read them.
-                Sink::Build | Sink::UnionInput => relation,
+                Sink::Build | Sink::UnionInput => self.without_tables(relation)?,
                 Sink::Count => {
                     let has_rows = self.count(&relation)? > 0;
                     outputs.has_rows.insert(outputs.next(), has_rows);
@@ -155,6 +156,15 @@ impl Query<'_> {
         Ok(relation)
     }
 
+    /// With [`MemoryUse::Least`] a relation that probes no tables, so that they can go.
+    fn without_tables(&mut self, relation: Relation) -> Result<Relation> {
+        if self.options.memory_use == MemoryUse::Auto || relation.joins.is_empty() {
+            return Ok(relation);
+        }
+        let columns = (0..relation.width).collect();
+        Ok(Relation::new(Source::Intermediate(self.materialise(&relation, columns)?)))
+    }
+
     /// The relation with a step behind its others.
     fn after(
         &mut self,
@@ -182,6 +192,7 @@ impl Query<'_> {
             }
             Step::Join { build: id, join, wanted } => {
                 let build = outputs.read(*id)?;
+                relation = self.without_tables(relation)?;
                 relation = self.join_relations(&execution.bind_join(join)?, build, relation, *wanted)?;
                 let has_rows = relation.joins.last().is_some_and(|table| table.build.rows() > 0);
                 let has_rows = self.joins.has_build_rows.take().unwrap_or(has_rows);
@@ -336,8 +347,9 @@ mod tests {
                                 batches.extend(piece);
                                 true
                             };
-                            let finish = |query: &mut Query<'_>, relation| query.fetch(relation, &schema, &mut take);
-                            super::super::execute(session, &execution, inputs, &options, finish).unwrap();
+                            let mut finish =
+                                |query: &mut Query<'_>, relation| query.fetch(relation, &schema, &mut take);
+                            super::super::execute(session, &execution, inputs, &options, &mut finish).unwrap();
                             let mut list = list.to_vec();
                             list.sort_unstable();
                             list.dedup();
@@ -366,9 +378,9 @@ mod tests {
         for known in 0..bindings.constants.len() {
             let constants = &bindings.constants[..known];
             let execution = Execution { plan: &physical, constants, tables: vec![Arc::clone(&table)], nodes: &[] };
-            let finish = |query: &mut Query<'_>, relation| query.fetch(relation, &plan.schema, &mut |_| true);
+            let mut finish = |query: &mut Query<'_>, relation| query.fetch(relation, &plan.schema, &mut |_| true);
             let options = ExecOptions::default();
-            let error = super::super::execute(&session, &execution, &inputs, &options, finish).unwrap_err();
+            let error = super::super::execute(&session, &execution, &inputs, &options, &mut finish).unwrap_err();
             assert!(error.to_string().contains(&format!("no constant {known}")), "{error}");
         }
     }

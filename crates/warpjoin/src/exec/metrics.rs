@@ -48,6 +48,24 @@ pub struct QueryMetrics {
     pub host_decisions: Vec<HostDecision>,
 }
 
+impl QueryMetrics {
+    /// Adds what a part of the query cost that ran as a query of its own, but for its times on the device.
+    pub(super) fn add_part(&mut self, part: Self) {
+        self.planning_ns += part.planning_ns;
+        self.compile_ns += part.compile_ns;
+        self.compiled_modules += part.compiled_modules;
+        self.interpreted_kernels += part.interpreted_kernels;
+        self.permit_wait_ns += part.permit_wait_ns;
+        self.launches += part.launches;
+        self.uploaded_bytes += part.uploaded_bytes;
+        self.host_read_bytes += part.host_read_bytes;
+        self.spilled_bytes += part.spilled_bytes;
+        self.downloaded_bytes += part.downloaded_bytes;
+        self.exchanged_bytes += part.exchanged_bytes;
+        self.pipelines.extend(part.pipelines);
+    }
+}
+
 /// A decision of the host while a query ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostDecision {

@@ -22,13 +22,14 @@ mod sort;
 mod string_tests;
 mod window;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use warpjoin_device::Device;
+use warpjoin_device::{Cause, Device};
 
 pub use crate::options::{
-    CodeTier, DeviceThreads, Distribution, ExecOptions, GroupByForm, JoinForm, JoinOrder, Materialization,
+    CodeTier, DeviceThreads, Distribution, ExecOptions, GroupByForm, JoinForm, JoinOrder, Materialization, MemoryUse,
     RuntimeFilters,
 };
 pub use check::{check, check_node};
@@ -93,8 +94,13 @@ pub fn run_in_pieces(
     options: &ExecOptions,
     take: &mut dyn FnMut(Vec<RecordBatch>) -> bool,
 ) -> Result<QueryMetrics> {
-    let fetch = |query: &mut Query<'_>, relation| query.fetch(relation, &plan.schema, take);
-    Ok(with_query(&Place::of(session, plan, inputs)?, plan, options, fetch)?.1)
+    let has_left = Cell::new(false);
+    let mut take = |piece| {
+        has_left.set(true);
+        take(piece)
+    };
+    let mut fetch = |query: &mut Query<'_>, relation| query.fetch(relation, &plan.schema, &mut take);
+    Ok(with_query(&Place::of(session, plan, inputs)?, plan, options, &mut fetch, &|| has_left.get())?.1)
 }
 
 /// Runs `plan` as [`run`] does, and leaves the result on the devices; with what it cost.
@@ -108,7 +114,8 @@ pub fn run_to_table(
     options: &ExecOptions,
 ) -> Result<(Table, QueryMetrics)> {
     let place = Place::of(session, plan, &inputs.into())?;
-    with_query(&place, plan, options, |query, relation| query.keep(relation, &plan.schema))
+    let mut keep = |query: &mut Query<'_>, relation| query.keep(relation, &plan.schema);
+    with_query(&place, plan, options, &mut keep, &|| false)
 }
 
 /// Runs `plan` as [`run`] does, and leaves the rows on the devices by partition, on each device by itself; with what it cost.
@@ -122,32 +129,59 @@ pub(crate) fn run_to_partitions(
     bits: PassBits,
     options: &ExecOptions,
 ) -> Result<(PartitionedRows, QueryMetrics)> {
-    with_query(&Place::on_all(session), plan, options, |query, relation| {
-        let planned = query.plan_partition(relation, spec, bits)?;
+    let mut partition = |query: &mut Query<'_>, relation| {
+        let planned = query.plan_partition(relation, spec.clone(), bits)?;
         match query.obstacle(&[&planned], true) {
             Some(obstacle) => Err(Reason::from(obstacle).into()),
             None => query.partition(planned),
         }
-    })
+    };
+    with_query(&Place::on_all(session), plan, options, &mut partition, &|| false)
 }
 
-/// Runs a plan up to its last pipeline, and hands that to `finish`.
+/// What is done with the last pipeline of a query: its source and steps.
+type Finish<'f, T> = dyn FnMut(&mut Query<'_>, Relation) -> Result<T> + 'f;
+
+/// Runs a plan up to its last pipeline, and hands that to `finish`. A query that a device has no room for begins again with
+/// [`MemoryUse::Least`], unless rows have left the devices (`has_left`).
 fn with_query<T>(
     place: &Place,
     plan: &Plan,
     options: &ExecOptions,
-    finish: impl FnOnce(&mut Query<'_>, Relation) -> Result<T>,
+    finish: &mut Finish<'_, T>,
+    has_left: &dyn Fn() -> bool,
 ) -> Result<(T, QueryMetrics)> {
     check(plan)?;
-    let Place { session, inputs, .. } = place;
     let moved;
-    let plan = match plan.tables().iter().all(|table| Arc::ptr_eq(table.devices(), session.device_set())) {
+    let devices = place.session.device_set();
+    let plan = match plan.tables().iter().all(|table| Arc::ptr_eq(table.devices(), devices)) {
         true => plan,
         false => {
-            moved = plan.clone().on(session.device_set())?;
+            moved = plan.clone().on(devices)?;
             &moved
         }
     };
+    match optimize_and_execute(place, plan, options, place.inputs.optimized.as_ref(), finish) {
+        Err(error) if error.cause() == Cause::OutOfMemory && options.memory_use == MemoryUse::Auto && !has_left() => {
+            log::debug!("a query begins again with the least memory: {error}");
+            let options = options.with_least_memory();
+            let (result, mut metrics) = optimize_and_execute(place, plan, &options, None, finish)?;
+            metrics.decisions.push("memory: joins one at a time, as all of them had no room".into());
+            Ok((result, metrics))
+        }
+        outcome => outcome,
+    }
+}
+
+/// Runs a plan whose tables lie on the devices of a place; optimizes it, unless that was done before and `kept`.
+fn optimize_and_execute<T>(
+    place: &Place,
+    plan: &Plan,
+    options: &ExecOptions,
+    kept: Option<&OptimizedPlan>,
+    finish: &mut Finish<'_, T>,
+) -> Result<(T, QueryMetrics)> {
+    let Place { session, inputs, .. } = place;
     let optimize = || optimize(plan, &inputs.tables, session.device_set(), session.orders(), options);
     let (mut new, mut elapsed_ns) = (None, 0);
     let mut timed = || {
@@ -155,7 +189,7 @@ fn with_query<T>(
         elapsed_ns = optimized.elapsed_ns;
         optimized
     };
-    let Optimized { plan, notes, .. } = match &inputs.optimized {
+    let Optimized { plan, notes, .. } = match kept {
         Some(kept) => kept.get_or_make(timed),
         None => new.insert(timed()),
     };
@@ -188,21 +222,13 @@ fn execute<T>(
     execution: &Execution<'_>,
     inputs: &Inputs,
     options: &ExecOptions,
-    finish: impl FnOnce(&mut Query<'_>, Relation) -> Result<T>,
+    finish: &mut Finish<'_, T>,
 ) -> Result<(T, QueryMetrics)> {
     let mut query = Query::new(session, inputs, options)?;
     let outcome = query.run_pipelines(execution).and_then(|relation| finish(&mut query, relation));
-    // Of what stays on the devices nobody has said it yet.
-    let noted = query.note_result();
-    // Whatever happened: nothing may still run when buffers go. A panic leaves that to the query's drop.
-    let synchronized = query.last_wait.end();
-    let result = outcome?;
-    noted?;
-    synchronized?;
-    query.settle()?;
-    query.settle_times()?;
-    let (host_decisions, permit_wait_ns) = (query.host_decisions(), query.permit_wait_ns());
-    let mut metrics = QueryMetrics { host_decisions, permit_wait_ns, ..std::mem::take(&mut query.metrics) };
+    let result = query.end(outcome)?;
+    let host_decisions = query.host_decisions();
+    let mut metrics = QueryMetrics { host_decisions, ..std::mem::take(&mut query.metrics) };
     metrics.devices = session.devices().iter().map(Device::label).collect();
     metrics.peak_bytes = session.devices().iter().map(|device| device.memory().peak_bytes()).max().unwrap_or(0);
     Ok((result, metrics))

@@ -89,11 +89,6 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// How long it has waited for launch permits, in ns.
-    pub(super) fn permit_wait_ns(&self) -> u64 {
-        self.permits.waited_ns()
-    }
-
     /// Gives the launch permit back before it waits for something other than its kernels.
     pub(super) fn release_permit(&self) {
         self.permits.release();
@@ -119,6 +114,21 @@ impl<'a> Query<'a> {
     /// Waits for everything that was enqueued on any device, whatever fails; the first error.
     pub(crate) fn synchronize(&self) -> Result<()> {
         Waits::of(&self.streams).end()
+    }
+
+    /// Ends the query: waits for everything, whatever the outcome is, and settles what it cost.
+    pub(super) fn end<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        // Of what stays on the devices nobody has said it yet.
+        let noted = self.note_result();
+        // Nothing may still run when buffers go. A panic leaves that to the query's drop.
+        let synchronized = self.last_wait.end();
+        let result = outcome?;
+        noted?;
+        synchronized?;
+        self.settle()?;
+        self.settle_times()?;
+        self.metrics.permit_wait_ns += self.permits.waited_ns();
+        Ok(result)
     }
 
     /// Waits for all devices when it goes. Declared behind buffers that other devices use, it goes

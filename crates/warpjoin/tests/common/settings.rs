@@ -4,7 +4,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use warpjoin::column::StringEncoding;
-use warpjoin::exec::{CodeTier, Distribution, GroupByForm, JoinOrder, Materialization, RuntimeFilters};
+use warpjoin::exec::{CodeTier, Distribution, GroupByForm, JoinOrder, Materialization, MemoryUse, RuntimeFilters};
 use warpjoin::plan::FilterForm;
 use warpjoin::{DeviceThreads, ExecOptions, JoinForm};
 
@@ -49,6 +49,7 @@ pub(crate) struct Settings {
     pub(crate) pass_rows: Option<u64>,
     /// Values or rows from which on the order of a key counts.
     pub(crate) ordered_span_min: Option<u64>,
+    pub(crate) memory_use: MemoryUse,
 }
 
 impl Default for Settings {
@@ -84,6 +85,7 @@ impl Default for Settings {
             writes_to_host: false,
             pass_rows: None,
             ordered_span_min: None,
+            memory_use: MemoryUse::Auto,
         }
     }
 }
@@ -102,6 +104,7 @@ impl Settings {
             writes_to_host: self.writes_to_host,
             pass_rows: self.pass_rows,
             ordered_span_min: self.ordered_span_min,
+            memory_use: self.memory_use,
             device_threads: self.device_threads,
             group_by_form: self.group_by_form,
             block_table_slots: self.block_table_slots,
@@ -146,7 +149,9 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
     let waste_bytes_max = *[None, Some(0)].choose(&mut aside).expect("some");
     let few_rows = *[None, Some(0), Some(40)].choose(&mut aside).expect("some");
     let ordered_span_min = *[None, Some(1)].choose(&mut aside).expect("some");
+    let memory_use = *[MemoryUse::Auto, MemoryUse::Auto, MemoryUse::Least].choose(&mut aside).expect("some");
     let settings = Settings {
+        memory_use,
         waste_bytes_max,
         few_rows,
         device_threads,

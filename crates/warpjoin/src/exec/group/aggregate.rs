@@ -174,9 +174,11 @@ impl Query<'_> {
         // Neighbours meet in a block's table, and what is left goes to the group table in its order.
         let is_in_order = planned.shape.is_cut || planned.is_sorted && planned.shape.mode == GroupMode::Dense;
         let estimate = if is_in_order { None } else { self.estimate_groups(relation, &planned.shape, &keys)? };
-        if let ([stream], Some(estimate)) = (self.streams.as_slice(), estimate) {
-            // Rather than when rows are partitioned.
-            stream.check_budget((estimate.groups * (planned.shape.stride_words * 8) as f64) as u64)?;
+        if let Some(estimate) = estimate {
+            // Rather than when rows are partitioned. A device has its share of the groups at least.
+            let groups = estimate.groups / self.devices() as f64;
+            let bytes = (groups * (planned.shape.stride_words * 8) as f64) as u64;
+            self.streams.iter().try_for_each(|stream| stream.check_budget(bytes))?;
         }
         let choice =
             estimate.and_then(|estimate| self.choose_partition(relation, &planned.shape, &accumulators, estimate));

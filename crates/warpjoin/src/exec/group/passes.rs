@@ -1,6 +1,7 @@
 //! Group-bys whose groups a device has no room for: rows are spilled by partitions of their keys, and groups are made of some of
 //! the partitions at a time.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use warpjoin_device::Cause;
@@ -9,7 +10,7 @@ use super::aggregate::Aggregation;
 use crate::Result;
 use crate::codegen::{Accumulator, Sink, Step};
 use crate::exec::decision::RuntimeDecision;
-use crate::exec::partition::{Inbound, PartitionRanges, SPILL_BITS};
+use crate::exec::partition::{Inbound, PartitionRanges, SPILL_BITS, SpilledRows};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, Relation, RowSlice, Source};
 use crate::exec::rows::AppendedRows;
@@ -21,6 +22,15 @@ const ROW_COPIES: u64 = 4;
 const SLOTS_PER_GROUP: f64 = 4.0;
 /// How many more groups than the partitions before a partition is expected to have at most.
 const GROUPS_MARGIN: f64 = 1.25;
+
+/// What the passes of all devices have in common.
+struct Passes<'p> {
+    rows: Arc<SpilledRows>,
+    /// Of the spilled rows.
+    keys: &'p [Expr],
+    accumulators: &'p [Accumulator],
+    aggregation: &'p Aggregation,
+}
 
 /// Rows of a pass, by what they take on the device.
 struct PassRoom {
@@ -39,17 +49,14 @@ impl PassRoom {
 }
 
 impl Query<'_> {
-    /// Groups the rows of a relation on the only device, some partitions at a time. `None` if they can't be partitioned.
+    /// Groups the rows of a relation, some partitions at a time: each device has its own. `None` if they can't be partitioned.
     pub(super) fn group_in_passes(
         &mut self,
         relation: &Relation,
         keys: &[Expr],
         aggregation: &Aggregation,
     ) -> Result<Option<Relation>> {
-        if self.devices() > 1 {
-            return Ok(None);
-        }
-        let decisions = self.decisions();
+        let (decisions, devices) = (self.decisions(), self.devices());
         let (planned, keys, accumulators) =
             self.plan_group_partition(relation, keys, &aggregation.accumulators, SPILL_BITS)?;
         if let Some(obstacle) = self.spill_obstacle(&[&planned]) {
@@ -57,6 +64,16 @@ impl Query<'_> {
             return Ok(None);
         }
         let rows = Arc::new(self.spill(planned)?);
+        let passes = Passes { rows, keys: &keys, accumulators: &accumulators, aggregation };
+        let groups = self
+            .on_members(|query, device| query.group_partitions(&passes, SpilledRows::partitions_of(device, devices)))?;
+        self.note_decision_instead(decisions, RuntimeDecision::Groups(None));
+        Ok(Some(Relation::new(Source::Intermediate(Arc::new(Intermediate::of_members(groups)?)))))
+    }
+
+    /// Groups the rows of some partitions on the only device.
+    fn group_partitions(&mut self, passes: &Passes<'_>, partitions: Range<usize>) -> Result<Intermediate> {
+        let Passes { rows, keys, accumulators, aggregation } = passes;
         let stream = self.streams[0].clone();
         let key_words = rows.shape.key_masks().len();
         let room = PassRoom {
@@ -64,26 +81,26 @@ impl Query<'_> {
             row_bytes: rows.shape.row_bytes(),
             group_bytes: 8 * (1 + key_words + 2 * accumulators.len()) as u64,
         };
+        let all_rows = rows.rows_of(&partitions) as f64;
         // Of the first pass nothing is known: there may be a group a row.
         let rows_max = self.options.pass_rows.unwrap_or_else(|| room.rows(1.0));
-        let mut ranges = PartitionRanges::of(&rows, rows_max);
+        let mut ranges = PartitionRanges::of(rows, partitions, rows_max);
         let mut inbound = Inbound::new(&stream)?;
         let mut groups = AppendedRows::new(&stream)?;
-        let (mut grouped_rows, mut passes) = (0, 0);
-        let all_rows = rows.rows() as f64;
+        let (mut grouped_rows, mut count) = (0, 0);
         while let Some(range) = ranges.advance() {
             self.options.check_cancelled()?;
             let piece = rows.piece(&range);
-            let slice = inbound.take(&rows, &piece);
+            let slice = inbound.take(rows, &piece);
             if slice.is_ok()
                 && let Some(next) = ranges.next()
             {
-                inbound.prefetch(&rows, &rows.piece(&next))?;
+                inbound.prefetch(rows, &rows.piece(&next))?;
             }
-            let pass = slice.and_then(|slice| self.group_pass(slice, &keys, &accumulators, aggregation));
+            let pass = slice.and_then(|slice| self.group_pass(slice, keys, accumulators, aggregation));
             match pass {
                 Ok(part) => {
-                    (grouped_rows, passes) = (grouped_rows + rows.rows_of(&range), passes + 1);
+                    (grouped_rows, count) = (grouped_rows + rows.rows_of(&range), count + 1);
                     groups.push(part, grouped_rows as f64 / all_rows)?;
                     if self.options.pass_rows.is_none() && grouped_rows > 0 {
                         let groups_a_row = groups.rows() as f64 / grouped_rows as f64;
@@ -98,11 +115,10 @@ impl Query<'_> {
                 Err(error) => return Err(error),
             }
         }
-        log::debug!("{passes} passes over a group-by whose groups have no room");
+        log::debug!("{count} passes over a group-by whose groups have no room");
         self.metrics.host_read_bytes += inbound.bytes;
         self.metrics.spilled_bytes += groups.spilled_bytes();
-        self.note_decision_instead(decisions, RuntimeDecision::Groups(None));
-        Ok(Some(Relation::new(Source::Intermediate(Arc::new(groups.finish()?)))))
+        groups.finish()
     }
 
     /// Groups of some partitions, written down.

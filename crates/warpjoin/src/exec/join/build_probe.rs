@@ -91,9 +91,9 @@ impl Query<'_> {
         if self.may_lack_room(plan, &build)
             && let Some(rows) = build.known_rows(self.devices())
         {
-            // Rather than when all rows are written.
-            let row_bytes = TABLE_ROW_BYTES_MIN + payload.len() as u64;
-            self.streams[0].check_budget(rows.saturating_mul(row_bytes))?;
+            // Rather than when all rows are written. A device has its share at least.
+            let bytes = (rows / self.devices() as u64).saturating_mul(TABLE_ROW_BYTES_MIN + payload.len() as u64);
+            self.streams.iter().try_for_each(|stream| stream.check_budget(bytes))?;
         }
         let (rows, shape) = self.build_rows(plan, &build, payload.clone())?;
         drop(build);

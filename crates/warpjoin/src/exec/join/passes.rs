@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
-use warpjoin_device::Cause;
+use warpjoin_device::{Cause, Stream};
 
 use super::build_probe::{keys_of_table, payload_of, probe_here};
 use crate::Result;
@@ -13,7 +13,7 @@ use crate::codegen::{RowSpec, Sink, Step};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::partition::{Inbound, PartitionRanges, SPILL_BITS, SpilledRows};
 use crate::exec::query::Query;
-use crate::exec::relation::{JoinTable, Relation, RowSlice, Source};
+use crate::exec::relation::{Intermediate, JoinTable, Relation, RowSlice, Source};
 use crate::exec::rows::AppendedRows;
 use crate::expr::Expr;
 use crate::expr::build::{is_null, not};
@@ -41,13 +41,13 @@ struct Side {
 impl Query<'_> {
     /// Whether the table of a build side may turn out to have no room, and passes over partitions may help.
     pub(super) fn may_lack_room(&self, plan: &JoinNode<'_>, build: &Relation) -> bool {
-        let [stream] = self.streams.as_slice() else { return false };
+        let free_bytes = || self.streams.iter().map(Stream::free_bytes).min().unwrap_or(0);
         !plan.is_nested()
             && !plan.on.is_empty()
-            && (self.options.pass_rows.is_some() || build.rows_max.saturating_mul(RISK_ROW_BYTES) > stream.free_bytes())
+            && (self.options.pass_rows.is_some() || build.rows_max.saturating_mul(RISK_ROW_BYTES) > free_bytes())
     }
 
-    /// Joins two relations on the only device, some partitions at a time. `None` if their rows can't be partitioned.
+    /// Joins two relations, some partitions at a time: each device has its own. `None` if their rows can't be partitioned.
     pub(super) fn join_in_passes(
         &mut self,
         plan: &JoinNode<'_>,
@@ -81,12 +81,31 @@ impl Query<'_> {
         let probe = Arc::new(self.spill(probe)?);
         let build = Side { rows: build, columns: of_build, schema: build_schema };
         let probe = Side { rows: probe, columns: of_probe, schema: probe_schema };
+        let node = node_of(plan, build_width, &build, &probe);
+        let (sides, devices) = (Sides { node: &node, build: &build, probe: &probe }, self.devices());
+        let joined = self
+            .on_members(|query, device| query.join_partitions(&sides, SpilledRows::partitions_of(device, devices)))?;
+        let (parts, tables): (Vec<_>, Vec<_>) = joined.into_iter().unzip();
+        if let Some(decision) = tables.into_iter().flatten().next() {
+            self.note_decision_instead(decisions, decision);
+        }
+        self.joins.has_build_rows = Some(has_build_rows);
+        Ok(Some(Relation::new(Source::Intermediate(Arc::new(Intermediate::of_members(parts)?)))))
+    }
+
+    /// Joins the rows of some partitions on the only device; with the form of its tables, if it had to make one.
+    fn join_partitions(
+        &mut self,
+        sides: &Sides<'_>,
+        partitions: Range<usize>,
+    ) -> Result<(Intermediate, Option<RuntimeDecision>)> {
+        let Sides { build, probe, .. } = sides;
         let stream = self.streams[0].clone();
         let room = stream.free_bytes() / 2 / (TABLE_ROW_BYTES + 2 * build.rows.shape.row_bytes());
-        let mut ranges = PartitionRanges::of(&build.rows, self.options.pass_rows.unwrap_or(room));
+        let all_probe_rows = probe.rows.rows_of(&partitions);
+        let mut ranges = PartitionRanges::of(&build.rows, partitions, self.options.pass_rows.unwrap_or(room));
         let room = stream.free_bytes() / PROBE_DIVISOR / probe.rows.shape.row_bytes();
         let probe_rows_max = self.options.pass_rows.unwrap_or(room);
-        let node = node_of(plan, build_width, &build, &probe);
         let mut inbound = Inbound::new(&stream)?;
         let mut joined = AppendedRows::new(&stream)?;
         let (mut probed_rows, mut table) = (0, None);
@@ -99,7 +118,7 @@ impl Query<'_> {
             }
             let before = joined.rows();
             let next = ranges.next();
-            let pass = Pass { node: &node, build: &build, probe: &probe, probe_rows_max, probed_rows, next };
+            let pass = Pass { sides, probe_rows_max, all_probe_rows, probed_rows, next };
             match self.join_pass(&pass, &range, &mut inbound, &mut joined) {
                 Ok(decision) => {
                     probed_rows += probe.rows.rows_of(&range);
@@ -116,11 +135,7 @@ impl Query<'_> {
         }
         self.metrics.host_read_bytes += inbound.bytes;
         self.metrics.spilled_bytes += joined.spilled_bytes();
-        if let Some(decision) = table {
-            self.note_decision_instead(decisions, decision);
-        }
-        self.joins.has_build_rows = Some(has_build_rows);
-        Ok(Some(Relation::new(Source::Intermediate(Arc::new(joined.finish()?)))))
+        Ok((joined.finish()?, table))
     }
 
     /// Whether a build side that begins with its keys has rows that could match.
@@ -140,8 +155,7 @@ impl Query<'_> {
         inbound: &mut Inbound,
         parts: &mut AppendedRows,
     ) -> Result<RuntimeDecision> {
-        let Pass { node, build, probe, probe_rows_max, next, .. } = pass;
-        let all_rows = probe.rows.rows();
+        let Pass { sides: Sides { node, build, probe }, probe_rows_max, all_probe_rows, next, .. } = pass;
         let slice = inbound.take(&build.rows, &build.rows.piece(range))?;
         let pieces = probe.rows.pieces(range, *probe_rows_max);
         inbound.prefetch(&probe.rows, &pieces[0])?;
@@ -164,7 +178,7 @@ impl Query<'_> {
             let joined = probe_here(node, probe, table, self.options.counts_rows)?;
             let columns = (0..joined.width).collect();
             let part = self.run_rows(&joined, &Sink::Materialise(columns), "Join")?.0;
-            parts.push(part, probed_rows as f64 / all_rows as f64)?;
+            parts.push(part, probed_rows as f64 / *all_probe_rows as f64)?;
         }
         Ok(decision)
     }
@@ -178,13 +192,20 @@ impl Query<'_> {
     }
 }
 
-/// What passes over a join have in common, and the range after the one at hand.
-struct Pass<'p> {
+/// What the passes of all devices have in common.
+struct Sides<'p> {
     node: &'p JoinNode<'p>,
     build: &'p Side,
     probe: &'p Side,
+}
+
+/// What passes over a device's partitions have in common, and the range after the one at hand.
+struct Pass<'p> {
+    sides: &'p Sides<'p>,
     /// Most rows of a piece of the probe side.
     probe_rows_max: u64,
+    /// Rows of the probe side that the device goes over.
+    all_probe_rows: u64,
     /// Rows of the probe side that passes before have gone over.
     probed_rows: u64,
     next: Option<Range<usize>>,

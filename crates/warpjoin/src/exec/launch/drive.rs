@@ -199,7 +199,7 @@ impl Query<'_> {
         self.drive_in_turn(job, sink, devices, seed)
     }
 
-    fn has_thread_each(&self) -> bool {
+    pub(super) fn has_thread_each(&self) -> bool {
         match self.options.device_threads {
             DeviceThreads::Auto => self.session.device_set().kind() == DeviceKind::Cuda,
             DeviceThreads::One(_) => false,

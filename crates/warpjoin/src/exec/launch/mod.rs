@@ -7,6 +7,7 @@ mod drive;
 mod interpreted;
 mod lane;
 mod lookup;
+mod members;
 mod shape;
 mod sink;
 mod staging;

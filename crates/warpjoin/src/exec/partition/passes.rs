@@ -122,7 +122,7 @@ impl Query<'_> {
     pub(in crate::exec) fn spill_obstacle(&self, planned: &[&PlannedPartition]) -> Option<Obstacle> {
         planned.iter().find_map(|planned| {
             let (words, source) = (planned.shape.words(), &planned.relation.source);
-            let at_once = if source.comes_in_chunks() { 0 } else { source.shard_rows(0) };
+            let at_once = if source.comes_in_chunks() { 0 } else { source.shard_rows_max(self.devices()) };
             if words > ROW_WORDS_MAX {
                 Some(Obstacle::Words(words))
             } else {

@@ -5,14 +5,14 @@
 
 use std::collections::VecDeque;
 
-use warpjoin_device::{Buffer, Cause, Event, Stream};
+use warpjoin_device::{Buffer, Cause, Event, Kernel, Stream};
 
 use super::passes::{PlannedPartition, Scan};
 use super::spilled::{Run, SPILL_BITS, SpilledRows};
 use crate::Result;
 use crate::codegen::{RowShape, partition_module};
 use crate::devices::CopyLane;
-use crate::exec::launch::Target;
+use crate::exec::launch::{Job, Lane, Target};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Query, check_status};
 
@@ -57,36 +57,75 @@ impl Outbound {
     }
 }
 
+/// How the rows of each device are spilled.
+struct Spilling<'s> {
+    count: Job<'s>,
+    scatter: Job<'s>,
+    /// One a device.
+    scan: Vec<Kernel>,
+    shape: &'s RowShape,
+    /// Rows may stay on the device: no other one reads them.
+    may_stay: bool,
+}
+
+/// What was spilled of a device's rows.
+struct Spilled {
+    runs: Vec<Run>,
+    kernel_ns: u64,
+}
+
 impl Query<'_> {
-    /// Partitions the rows of the only device, for which nothing is in the way, and spills them.
+    /// Partitions rows for which nothing is in the way, and spills them.
     pub(in crate::exec) fn spill(&mut self, planned: PlannedPartition) -> Result<SpilledRows> {
         let PlannedPartition { relation, count, scatter, shape, .. } = planned;
         let module = partition_module(self.options.hash_bits);
-        let ([count_kernels, scatter_kernels], [scan_kernels]) =
+        let ([count_kernels, scatter_kernels], [scan]) =
             self.compile_pipelines(&relation, [&*count, &*scatter], SPILL_BITS.first, [(&module, Scan::ENTRY)])?;
         self.options.check_cancelled()?;
-        let stream = self.streams[0].clone();
-        let row_bytes = shape.row_bytes();
-        let rows = relation.source.shard_rows(0);
-        let chunk_bytes = CHUNK_BYTES.min(stream.free_bytes() / FREE_DIVISOR);
-        let mut scattering = self.job(&relation, &scatter, &scatter_kernels)?;
-        scattering.cut(chunk_bytes / row_bytes);
-        let counting = self.job(&relation, &count, &count_kernels)?.sharing_chunks_of(&scattering);
-        let is_kept = !self.options.writes_to_host && rows * row_bytes <= stream.free_bytes() / KEPT_DIVISOR;
+        let free_bytes = self.streams.iter().map(Stream::free_bytes).min().unwrap_or(0);
+        let mut scatter = self.job(&relation, &scatter, &scatter_kernels)?;
+        scatter.cut(CHUNK_BYTES.min(free_bytes / FREE_DIVISOR) / shape.row_bytes());
+        let count = self.job(&relation, &count, &count_kernels)?.sharing_chunks_of(&scatter);
+        let may_stay = self.devices() == 1 && !self.options.writes_to_host;
+        let spilling = Spilling { count, scatter, scan, shape: &shape, may_stay };
+        let spilled = self.on_each(|lane| spilling.run(lane))?;
+        drop(spilling);
+        let kernel_ns = spilled.iter().map(|of_device| of_device.kernel_ns).max().unwrap_or(0);
+        let runs: Vec<Run> = spilled.into_iter().flat_map(|of_device| of_device.runs).collect();
+        let rows_in = (0..self.devices()).map(|device| relation.source.shard_rows(device)).sum::<u64>();
+        self.metrics.pipelines.push(PipelineMetrics {
+            name: format!("{} -> Spill[{}]", relation.describe(), SPILL_BITS.describe()),
+            rows_in,
+            rows_out: runs.iter().map(Run::rows).sum(),
+            read_bytes: rows_in * shape.row_bytes(),
+            kernel_ns,
+            ..PipelineMetrics::default()
+        });
+        Ok(SpilledRows { shape, rows_max: relation.rows_max, runs })
+    }
+}
+
+impl Spilling<'_> {
+    /// Partitions the rows of a device, a chunk a run.
+    fn run(&self, lane: &mut Lane<'_>) -> Result<Spilled> {
+        let Self { count, scatter, shape, .. } = self;
+        let (device, stream, row_bytes) = (lane.device, lane.stream.clone(), shape.row_bytes());
+        let rows = scatter.relation.source.shard_rows(device);
+        let stays = self.may_stay && rows * row_bytes <= stream.free_bytes() / KEPT_DIVISOR;
         // Dropped behind what is on its way to them.
-        let (mut runs, mut kernel_ns, mut spilled_bytes) = (vec![], 0, 0);
+        let (mut runs, mut kernel_ns) = (vec![], 0);
         let mut outbound = Outbound { lane: CopyLane::new(&stream)?, under_way: VecDeque::new() };
-        let mut lane = self.lane(0);
-        for chunk in 0..scattering.chunks(0) {
+        let chunks = if rows == 0 { 0 } else { scatter.chunks(device) };
+        for chunk in 0..chunks {
             lane.options.check_cancelled()?;
             outbound.retire(CHUNKS_MAX - 1)?;
-            let chunk_rows = scattering.chunk_rows.unwrap_or(rows).min(rows);
+            let chunk_rows = scatter.chunk_rows.unwrap_or(rows).min(rows);
             let (scan, mut target) = Scan::open(&stream, SPILL_BITS, SPILL_SKIPPED_BITS)?;
-            let counted = lane.enqueue(&counting, &Target::Partition(&target), chunk..chunk + 1)?;
-            scan.launch(&mut lane, &scan_kernels[0], &target)?;
+            let counted = lane.enqueue(count, &Target::Partition(&target), chunk..chunk + 1)?;
+            scan.launch(lane, &self.scan[device], &target)?;
             let is_on_host;
-            (target.words, is_on_host) = chunk_words(&stream, &shape, chunk_rows)?;
-            let scattered = lane.enqueue(&scattering, &Target::Partition(&target), chunk..chunk + 1)?;
+            (target.words, is_on_host) = chunk_words(&stream, shape, chunk_rows)?;
+            let scattered = lane.enqueue(scatter, &Target::Partition(&target), chunk..chunk + 1)?;
             for flight in [&counted, &scattered] {
                 check_status(lane.wait(flight)?.status)?;
                 kernel_ns += flight.events.1.elapsed_ns(&flight.events.0)?;
@@ -95,26 +134,18 @@ impl Query<'_> {
             stream.read(&scan.offsets, 0, bytemuck::cast_slice_mut(&mut begins))?;
             let chunk_rows = u64::from(begins[begins.len() - 1]);
             let mut words = target.words;
-            if !is_kept && !is_on_host {
-                words = outbound.send(&shape, words, chunk_rows)?;
+            if !stays && !is_on_host {
+                words = outbound.send(shape, words, chunk_rows)?;
             }
-            spilled_bytes += if is_kept && !is_on_host { 0 } else { chunk_rows * row_bytes };
+            lane.work.spilled_bytes += if stays && !is_on_host { 0 } else { chunk_rows * row_bytes };
             runs.push(Run { words, begins });
         }
         outbound.retire(0)?;
-        let mut work = std::mem::take(&mut lane.work);
-        work.spilled_bytes += spilled_bytes;
-        drop(lane);
-        self.take_work(0, work);
-        self.metrics.pipelines.push(PipelineMetrics {
-            name: format!("{} -> Spill[{}]", relation.describe(), SPILL_BITS.describe()),
-            rows_in: rows,
-            rows_out: runs.iter().map(Run::rows).sum(),
-            read_bytes: rows * row_bytes,
-            kernel_ns,
-            ..PipelineMetrics::default()
-        });
-        Ok(SpilledRows { shape, rows_max: relation.rows_max, runs })
+        if self.scan.len() > 1 {
+            // Other devices read what was copied.
+            stream.synchronize()?;
+        }
+        Ok(Spilled { runs, kernel_ns })
     }
 }
 

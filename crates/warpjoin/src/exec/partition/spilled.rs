@@ -16,7 +16,7 @@ pub(in crate::exec) const SPILL_BITS: PassBits = PassBits { first: 8, second: 0 
 /// Buffers have a multiple of this, so that kernels can read whole vectors.
 const ALIGNMENT_BYTES: u64 = 16;
 
-/// Rows of the only device by partition, run after run.
+/// Rows of all devices by partition, run after run.
 #[derive(Debug)]
 pub(in crate::exec) struct SpilledRows {
     pub shape: Arc<RowShape>,
@@ -60,6 +60,12 @@ impl SpilledRows {
         self.runs.iter().map(Run::rows).sum()
     }
 
+    /// The partitions that a device goes over, of so many devices.
+    pub(in crate::exec) fn partitions_of(device: usize, devices: usize) -> Range<usize> {
+        let begin = |device: usize| (device << SPILL_BITS.total()) / devices;
+        begin(device)..begin(device + 1)
+    }
+
     /// Rows of some partitions.
     pub(in crate::exec) fn rows_of(&self, partitions: &Range<usize>) -> u64 {
         self.runs.iter().map(|run| run.rows_of(partitions)).map(|rows| rows.end - rows.start).sum()
@@ -94,9 +100,11 @@ impl SpilledRows {
     }
 }
 
-/// Goes over the partitions of spilled rows, some neighbours at a time.
+/// Goes over partitions of spilled rows, some neighbours at a time.
 pub(in crate::exec) struct PartitionRanges {
     rows: Arc<SpilledRows>,
+    /// Behind the last partition.
+    end: usize,
     /// Most rows of a range of several partitions.
     rows_max: u64,
     last: Range<usize>,
@@ -105,16 +113,17 @@ pub(in crate::exec) struct PartitionRanges {
 }
 
 impl PartitionRanges {
-    pub(in crate::exec) fn of(rows: &Arc<SpilledRows>, rows_max: u64) -> Self {
-        Self { rows: Arc::clone(rows), rows_max, last: 0..0, next: None }
+    pub(in crate::exec) fn of(rows: &Arc<SpilledRows>, partitions: Range<usize>, rows_max: u64) -> Self {
+        let Range { start, end } = partitions;
+        Self { rows: Arc::clone(rows), end, rows_max, last: start..start, next: None }
     }
 
     /// The next range, to which [`Self::advance`] goes; `None` behind the last one.
     pub(in crate::exec) fn next(&mut self) -> Option<Range<usize>> {
-        let (first, partitions) = (self.last.end, 1 << SPILL_BITS.total());
-        if self.next.is_none() && first < partitions {
+        let first = self.last.end;
+        if self.next.is_none() && first < self.end {
             let fits = |&end: &usize| self.rows.rows_of(&(first..end)) <= self.rows_max;
-            self.next = Some(first..(first + 2..=partitions).take_while(fits).last().unwrap_or(first + 1));
+            self.next = Some(first..(first + 2..=self.end).take_while(fits).last().unwrap_or(first + 1));
         }
         self.next.clone()
     }

@@ -5,6 +5,7 @@ use crate::codegen::Step;
 use crate::column::ColumnType;
 use crate::expr::{Expr, ExprKind};
 use crate::table::Ranges;
+use crate::{Error, Result};
 
 /// Of each column; nothing is known of those behind the last one.
 pub(crate) type ColumnRanges = Vec<Option<Ranges>>;
@@ -39,6 +40,29 @@ impl Intermediate {
     /// Rows of whose columns nothing is known but their types.
     pub(crate) fn new(columns: Vec<ColumnType>, rows_max: u64, shards: Vec<IntermediateShard>) -> Self {
         Self { columns, rows_max, shards, ranges: vec![] }
+    }
+
+    /// The rows of one relation that queries of single devices have made, a device each.
+    ///
+    /// # Errors
+    /// When they are not of one relation.
+    pub(crate) fn of_members(parts: Vec<Self>) -> Result<Self> {
+        let mut parts = parts.into_iter();
+        let mut all = parts.next().ok_or_else(|| Error::internal("rows of no device"))?;
+        for part in parts {
+            all.check_stored_as(&part.columns)?;
+            all.rows_max = all.rows_max.max(part.rows_max);
+            all.shards.extend(part.shards);
+        }
+        Ok(Self { ranges: vec![], ..all })
+    }
+
+    /// # Errors
+    /// When columns are not stored as its own are, so that both can't be parts of one relation.
+    pub(crate) fn check_stored_as(&self, columns: &[ColumnType]) -> Result<()> {
+        let are_alike = self.columns.len() == columns.len()
+            && self.columns.iter().zip(columns).all(|(own, other)| own.is_stored_as(other));
+        if are_alike { Ok(()) } else { Err(Error::internal("parts of several relations")) }
     }
 
     /// Rows that lie where those of a relation do, with these of its columns.

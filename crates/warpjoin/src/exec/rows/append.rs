@@ -65,10 +65,8 @@ impl AppendedRows {
     pub(in crate::exec) fn push(&mut self, mut part: Intermediate, share: f64) -> Result<()> {
         if !self.has_parts {
             (self.columns, self.rows_max) = (part.columns, part.rows_max);
-        } else if self.columns.len() != part.columns.len()
-            || !self.columns.iter().zip(&part.columns).all(|(a, b)| a.is_stored_as(b))
-        {
-            return Err(Error::internal("parts of several relations"));
+        } else {
+            part.check_stored_as(&self.columns)?;
         }
         let Some(shard) = part.shards.pop().filter(|_| part.shards.is_empty()) else {
             return Err(Error::internal("parts on several devices"));

@@ -295,7 +295,7 @@ impl DeviceSink for InPlaceSink<'_> {
 
     fn open(&self, lane: &mut Lane<'_>) -> Result<IntermediateShard> {
         let rows = self.rows[lane.device];
-        Ok(IntermediateShard { rows, ..allocate(&lane.stream, self.columns, rows)? })
+        Ok(IntermediateShard { rows, ..allocate_in_order(&lane.stream, self.columns, rows)? })
     }
 
     fn nothing(&self, lane: &mut Lane<'_>) -> Result<Option<IntermediateShard>> {
@@ -310,7 +310,8 @@ impl DeviceSink for InPlaceSink<'_> {
         Ok(Pushed::Done)
     }
 
-    fn finish(&self, _: &mut Lane<'_>, shard: IntermediateShard, _: &Report) -> Result<IntermediateShard> {
+    fn finish(&self, lane: &mut Lane<'_>, shard: IntermediateShard, _: &Report) -> Result<IntermediateShard> {
+        lane.work.spilled_bytes += if shard.is_on_host() { shard.rows * row_bytes(self.columns) } else { 0 };
         Ok(shard)
     }
 

@@ -23,7 +23,7 @@ pub(crate) fn allocate_in_order(stream: &Stream, columns: &[ColumnType], rows: u
 }
 
 /// The same in the memory of the device or of the host.
-pub(super) fn allocate_in(
+pub(crate) fn allocate_in(
     stream: &Stream,
     columns: &[ColumnType],
     rows: u64,
@@ -44,7 +44,7 @@ pub(super) fn allocate_in(
 }
 
 /// Copies rows of a shard, from one of them on, to another, from one of its rows on.
-pub(super) fn copy_rows(
+pub(crate) fn copy_rows(
     stream: &Stream,
     columns: &[ColumnType],
     (from, first): (&IntermediateShard, u64),

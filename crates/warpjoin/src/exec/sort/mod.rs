@@ -4,3 +4,6 @@
 
 mod kernels;
 mod order;
+mod ranges;
+
+pub(super) use ranges::ByRanges;

@@ -12,6 +12,7 @@ use warpjoin_kernels::common::{control, status};
 use warpjoin_kernels::sort::{SORT_FEW_ROWS, SORT_FEW_WORDS};
 
 use super::kernels::{KeyWord, Moved, SortKernels, SortLaunches, SortStep, TopK};
+use super::ranges::ByRanges;
 use crate::codegen::{Sink, SinkShape, SortShape};
 use crate::column::ColumnType;
 use crate::exec::exchange::Owners;
@@ -53,6 +54,13 @@ impl Query<'_> {
     /// The rows of the range without their words, in order.
     fn order(&mut self, rows: Intermediate, shape: &SortShape, range: OutputRange) -> Result<Intermediate> {
         let total = rows.rows();
+        let masks = vec![u64::MAX; shape.word_bits.len()];
+        if range.end() > total / TOP_K_SHARE && self.sorts_by_ranges(&rows, &masks, 0) {
+            let finish = |query: &mut Query<'_>, rows| query.ordered_shard(rows, shape, false);
+            let by = ByRanges { shape, masks: &masks, may_part_equals: true, finish: &finish };
+            let rows = self.finished_by_ranges(rows, &by)?;
+            return self.sliced(rows, range.skip, range.fetch);
+        }
         let rows = if self.are_few(&rows.columns, total) { self.gather(rows)? } else { rows };
         if let Some(home) = rows.home() {
             return self.order_shards(rows, shape, &self.slices_at(home, range), false);
@@ -85,6 +93,16 @@ impl Query<'_> {
         let mut slices = vec![Slice { first: 0, rows: 0 }; self.devices()];
         slices[device] = Slice { first: range.skip, rows: range.fetch.unwrap_or(u64::MAX) };
         slices
+    }
+
+    /// The rows of the only device in order.
+    pub(in crate::exec) fn ordered_shard(
+        &mut self,
+        rows: Intermediate,
+        shape: &SortShape,
+        keeps_words: bool,
+    ) -> Result<Intermediate> {
+        self.order_shards(rows, shape, &[Slice { first: 0, rows: u64::MAX }], keeps_words)
     }
 
     /// All rows in the order of a window, words and all. No partition is on two devices.
@@ -237,18 +255,7 @@ impl Query<'_> {
 
     /// Sends every row to the device that owns the range of its first word, or of those bits of it.
     fn exchange_by_range(&mut self, rows: Intermediate, word_bits: &[u32], mask: u64) -> Result<Intermediate> {
-        let mut kernels = SortKernels::default();
-        kernels.compile(self, word_bits, &[SortStep::Sample])?;
-        let stride = rows.rows().div_ceil(SAMPLES).max(1);
-        let mut samples: Vec<u64> = vec![];
-        for (device, shard) in rows.shards.iter().enumerate().filter(|(_, shard)| shard.rows > 0) {
-            let stream = self.streams[device].clone();
-            let words = key_words(shard, word_bits)?;
-            let control = stream.alloc(0)?;
-            let mut on = kernels.on(device, &stream, &control);
-            samples.extend(on.sample(&words[0], shard.rows, stride)?);
-            self.metrics.launches += on.on.launches;
-        }
+        let mut samples = sample_words(self, &rows, word_bits, 0)?;
         samples.sort_unstable();
         let devices = self.devices();
         let splitters: Vec<u64> = (1..devices)
@@ -256,6 +263,28 @@ impl Query<'_> {
             .collect();
         self.exchange_by(rows, Owners::Splitters(&splitters))
     }
+}
+
+/// Some of a key word's values, over all devices.
+pub(super) fn sample_words(
+    query: &mut Query<'_>,
+    rows: &Intermediate,
+    word_bits: &[u32],
+    word: usize,
+) -> Result<Vec<u64>> {
+    let mut kernels = SortKernels::default();
+    kernels.compile(query, &word_bits[word..], &[SortStep::Sample])?;
+    let stride = rows.rows().div_ceil(SAMPLES).max(1);
+    let mut samples: Vec<u64> = vec![];
+    for (device, shard) in rows.shards.iter().enumerate().filter(|(_, shard)| shard.rows > 0) {
+        let stream = query.streams[device].clone();
+        let words = key_words(shard, word_bits)?;
+        let control = stream.alloc(0)?;
+        let mut on = kernels.on(device, &stream, &control);
+        samples.extend(on.sample(&words[word], shard.rows, stride)?);
+        query.metrics.launches += on.on.launches;
+    }
+    Ok(samples)
 }
 
 /// What a device reports to, and before and after its work; `None`: it has no rows.

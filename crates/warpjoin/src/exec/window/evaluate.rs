@@ -19,13 +19,18 @@ use crate::column::{ColumnType, Domain};
 use crate::exec::entry_kernels::{EntryKernels, EntryLaunches};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
-use crate::exec::rows::allocate;
+use crate::exec::rows::{allocate, row_bytes};
+use crate::exec::sort::ByRanges;
 use crate::expr::{Expr, ExprKind};
 use crate::plan::SortKey;
 use crate::plan::build::{ExprList, columns_of};
 use crate::plan::ordered::{OutputRange, WindowNode};
 use crate::window::{Frame, FrameBound};
 use crate::{Error, Reason, Result};
+
+/// Bytes of a row that bounds of partitions and peers take, and that each call takes: scans and what is made of them.
+const BOUNDS_BYTES: u64 = 16;
+const MADE_BYTES: u64 = 32;
 
 /// What is stored of the rows before they are sorted.
 struct Stored {
@@ -64,10 +69,20 @@ impl Query<'_> {
             (Some(position), [key]) => Some((position, RangeKey::of(key, &stored_types[position])?)),
             _ => None,
         };
-        let kernels = compile_window(self, &made.entries())?;
-        let rows = self.ordered_partitions(rows, shape)?;
-        let of_rows = OfRows { shape, range_key, kernels: &kernels };
-        let rows = self.made_columns(rows, &of_rows, &made)?;
+        let more_bytes = row_bytes(&rows.columns) + BOUNDS_BYTES + MADE_BYTES * made.columns.len() as u64;
+        let rows = if self.sorts_by_ranges(&rows, &shape.partition_masks, more_bytes) {
+            let finish = |query: &mut Query<'_>, rows| {
+                let kernels = compile_window(query, &made.entries())?;
+                let rows = query.ordered_shard(rows, shape, true)?;
+                query.made_columns(rows, &OfRows { shape, range_key: range_key.clone(), kernels: &kernels }, &made)
+            };
+            let masks = &shape.partition_masks;
+            self.finished_by_ranges(rows, &ByRanges { shape, masks, may_part_equals: false, finish: &finish })?
+        } else {
+            let kernels = compile_window(self, &made.entries())?;
+            let rows = self.ordered_partitions(rows, shape)?;
+            self.made_columns(rows, &OfRows { shape, range_key, kernels: &kernels }, &made)?
+        };
         let mut result = Relation::new(Source::Intermediate(Arc::new(rows)));
         let is_plain = |(index, expr): (usize, &Expr)| matches!(expr.kind, ExprKind::Column(column) if column == index);
         if outputs.len() != result.width || !outputs.iter().enumerate().all(is_plain) {
