@@ -1,5 +1,6 @@
 //! Settings of one query.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use warpjoin_device::Cancellation;
@@ -25,6 +26,8 @@ pub struct ExecOptions {
     /// The most that buffers of all devices may take of the host's memory for the query to put more there: what a device has no
     /// room for. 0: nothing. `u64::MAX`: the devices' own budget.
     pub host_budget_bytes: u64,
+    /// A folder for files of rows that joins, group-bys, sorts and windows spill when the host's memory has no room for them either.
+    pub spill_path: Option<Arc<Path>>,
     /// How rows are brought together for joins on several devices.
     pub distribution: Distribution,
     /// Rows of several devices up to which they come to one; `None`: as many as take less time there. Set it to 0 to have them
@@ -191,6 +194,7 @@ impl Default for ExecOptions {
             cancel: Arc::default(),
             memory_budget_bytes: u64::MAX,
             host_budget_bytes: u64::MAX,
+            spill_path: None,
             distribution: Distribution::Auto,
             few_rows: None,
             group_by_form: None,

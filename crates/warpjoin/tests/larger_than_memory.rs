@@ -10,6 +10,7 @@ use arrow::datatypes::Int64Type;
 use common::edges::{group_of, ints, join_of, keyed, sort_of, window_of};
 use common::int_plans::{batch, join, scan, sums};
 use common::settings::Settings;
+use common::value::{Row, rows_of};
 use warpjoin::exec::{JoinOrder, RuntimeFilters, run};
 use warpjoin::plan::JoinKind;
 use warpjoin::{ExecOptions, JoinForm, MemoryBudget, QueryMetrics, Session, Table, TableBuilder};
@@ -36,6 +37,12 @@ fn table(session: &Arc<Session>, batch: &RecordBatch) -> Arc<Table> {
     Arc::new(builder.finish().unwrap())
 }
 
+fn sorted(batches: &[RecordBatch]) -> Vec<Row> {
+    let mut rows = rows_of(batches);
+    rows.sort_by_key(|row| format!("{row:?}"));
+    rows
+}
+
 /// Pipelines whose names have this text.
 fn pipelines(metrics: &QueryMetrics, text: &str) -> usize {
     metrics.pipelines.iter().filter(|pipeline| pipeline.name.contains(text)).count()
@@ -53,11 +60,6 @@ fn columns_without_room_lie_on_the_host_and_are_brought_to_the_device() {
     let options = ExecOptions::default();
     let [expected, found] =
         [(&large, resident), (&small, on_host)].map(|(on, table)| run(on, &case.plan, &[table], &options).unwrap());
-    let sorted = |batches: &[RecordBatch]| {
-        let mut rows = common::value::rows_of(batches);
-        rows.sort_by_key(|row| format!("{row:?}"));
-        rows
-    };
     assert_eq!(sorted(&expected.batches), sorted(&found.batches));
     assert_eq!(expected.metrics.host_read_bytes, 0);
     assert!(found.metrics.host_read_bytes > 1 << 20, "{:?}", found.metrics);
@@ -176,7 +178,6 @@ fn sorts_and_windows_without_room_are_made_by_ranges() {
         (
             "a range",
             sort_of("", ints((0..ROWS).map(|row| (row % 9 > 0).then(|| spread(row)))), 1000, Some(20_000)).case,
-            1,
         ),
         ("a frequent key", sort_of("", ints((0..ROWS).map(|row| Some(frequent(row)))), 0, None).case),
         ("one key", sort_of("", ints((0..ROWS).map(|_| Some(7))), 0, None).case),
@@ -196,6 +197,51 @@ fn sorts_and_windows_without_room_are_made_by_ranges() {
                 "{name}, {devices} x {memory_bytes}: {:?}",
                 output.metrics.pipelines
             );
+            drop((tables, output));
+            for device in session.devices() {
+                assert_eq!((device.memory().used_bytes(), device.host_memory().used_bytes()), (0, 0));
+            }
+        }
+    }
+}
+
+/// What the host has no room for either goes to files, which leave nothing behind.
+#[test]
+fn rows_without_room_on_the_host_go_to_files() {
+    const ROWS: i128 = 100_000;
+    let folder = tempfile::tempdir().unwrap();
+    let keys = ROWS / 20;
+    let wide = ints((0..ROWS).map(|row| Some(row * 7919 % ROWS * 1_000_003)));
+    let cases = [
+        ("group-by", group_of("", rows(ROWS, keys), 1, 1).case),
+        ("join", join_of("", rows(ROWS / 4, ROWS / 4), rows(ROWS, ROWS / 4), 1).case),
+        ("sort", sort_of("", wide, 0, None).case),
+    ];
+    for (name, case) in cases {
+        for devices in [1, 2] {
+            let host_memory_bytes = 256 << 10;
+            let options = SimOptions { devices, host_memory_bytes, ..SimOptions::default() };
+            let session = Session::new(open_simulated(&options).unwrap()).unwrap();
+            let tables: Vec<_> = case.inputs.iter().map(|batch| table(&session, batch)).collect();
+            let run_in = |folder: Option<&std::path::Path>| {
+                let spill_path = folder.map(Into::into);
+                run(
+                    &session,
+                    &case.plan,
+                    &tables,
+                    &ExecOptions { pass_rows: Some(5000), writes_to_host: true, spill_path, ..ExecOptions::default() },
+                )
+            };
+            let output = run_in(Some(folder.path())).unwrap_or_else(|error| panic!("{name}, {devices}: {error}"));
+            let resident = run(&session, &case.plan, &tables, &ExecOptions::default()).unwrap();
+            assert_eq!(sorted(&output.batches), sorted(&resident.batches), "{name}, {devices}");
+            assert!(output.metrics.spilled_bytes > host_memory_bytes, "{name}: {:?}", output.metrics.spilled_bytes);
+            let error = run_in(None).unwrap_err().to_string();
+            assert!(error.contains("out of host memory") && error.contains("spill_path"), "{name}: {error}");
+            let missing = folder.path().join("missing");
+            let error = run_in(Some(&missing)).unwrap_err().to_string();
+            assert!(error.contains("missing") && error.contains("spill"), "{name}: {error}");
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
             drop((tables, output));
             for device in session.devices() {
                 assert_eq!((device.memory().used_bytes(), device.host_memory().used_bytes()), (0, 0));

@@ -11,6 +11,7 @@ mod parse;
 mod query_timeout;
 
 use std::any::Any;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
@@ -25,7 +26,7 @@ pub use device_choice::DeviceChoice;
 pub use distribute::Distribute;
 pub use memory_share::MemoryShare;
 pub use parquet_decode::ParquetDecode;
-use parse::{Bytes, name_of, named, parse, parse_bool, parse_in};
+use parse::{Bytes, name_of, named, parse, parse_bool, parse_folder, parse_in};
 pub(crate) use query_timeout::QueryTimeout;
 
 /// Default of [`WarpjoinOptions::minimum_rows`].
@@ -53,6 +54,9 @@ pub struct WarpjoinOptions {
     /// The host's memory that columns and rows may take for which devices have no room, of all sessions together: a share of what
     /// the process may use, half at most.
     pub host_memory: MemoryShare,
+    /// A folder for files of rows that queries spill when `host_memory` has no room for them either; `None`: such a query fails on
+    /// the devices.
+    pub spill_path: Option<PathBuf>,
     /// Lanes that probe a hash table together, a power of two from 1 to 32; 0: chosen for each table.
     pub group_size_lanes: u32,
     /// Whether work on the CPU is an error: joins, aggregates, filters, computations, sorts, windows, unions, and rows fetched
@@ -146,6 +150,7 @@ impl Default for WarpjoinOptions {
             distribute: Distribute::Auto,
             memory_budget_bytes: 0,
             host_memory: MemoryShare::OF_HOST,
+            spill_path: None,
             group_size_lanes: 0,
             strict: false,
             strict_rows: STRICT_ROWS_DEFAULT,
@@ -210,6 +215,7 @@ impl ExtensionOptions for WarpjoinOptions {
                 self.host_memory =
                     parse(key, value, "a share of the host's memory, such as 50%, bytes, such as 64GB, or off")?
             }
+            "spill_path" => self.spill_path = parse_folder(key, value)?,
             "host_cache" => {
                 self.host_cache =
                     parse(key, value, "a share of warpjoin.host_memory, such as 60%, bytes, such as 8GB, or off")?
@@ -291,6 +297,11 @@ impl ExtensionOptions for WarpjoinOptions {
                 Some(self.host_memory.to_string()),
                 "Memory of the host for columns and rows for which devices have no room: a share, such as 50%, bytes, such as 64GB, \
                  or off",
+            ),
+            entry(
+                "spill_path",
+                Some(self.spill_path.as_ref().map_or("off".into(), |folder| folder.display().to_string())),
+                "Folder for files of rows that queries spill when warpjoin.host_memory has no room for them either, or off",
             ),
             entry(
                 "group_size",
@@ -430,6 +441,7 @@ mod tests {
             ("strict", "maybe"),
             ("strict_rows", "-1"),
             ("on_fault", "panic"),
+            ("spill_path", "/no/such/folder"),
             ("query_timeout", "soon"),
             ("query_timeout", "-1"),
             ("query_timeout", "3 parsecs"),

@@ -1,5 +1,6 @@
 //! Parsing of values, with errors that say what is expected.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use datafusion::common::{DataFusionError, Result};
@@ -31,6 +32,17 @@ impl FromStr for Bytes {
         }
         let bytes = number.parse::<f64>().map_err(|_| ())? * unit_bytes as f64;
         if bytes < u64::MAX as f64 { Ok(Self(bytes as u64)) } else { Err(()) }
+    }
+}
+
+/// A folder that is there; `None`: off.
+pub(super) fn parse_folder(key: &str, value: &str) -> Result<Option<PathBuf>> {
+    let folder = (!value.is_empty() && !value.eq_ignore_ascii_case("off")).then(|| PathBuf::from(value));
+    match &folder {
+        Some(missing) if !missing.is_dir() => Err(DataFusionError::Configuration(format!(
+            "warpjoin.{key} = '{value}': expected a folder that exists, or off"
+        ))),
+        _ => Ok(folder),
     }
 }
 

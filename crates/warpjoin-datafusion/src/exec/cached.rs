@@ -159,7 +159,11 @@ impl CachedScan {
         let read_bytes: u64 = read.iter().map(|column| bytes(&column.table)).sum();
         if read_bytes > limits.bytes() {
             entry.refuse(missing);
-            return Ok(self.cache.table_with(&entry, &self.scan, &self.schema, &read));
+            let table = self.cache.table_with(&entry, &self.scan, &self.schema, &read);
+            if let Some(table) = table.as_ref().filter(|_| self.settings.budget.host_bytes > 0) {
+                table.make_room_when_asked();
+            }
+            return Ok(table);
         }
         self.cache.add(&entry, read, limits);
         let table = self.cache.table(&self.scan, &self.schema);

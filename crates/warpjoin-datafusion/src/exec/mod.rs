@@ -129,6 +129,7 @@ impl WarpjoinExec {
             group_by_form: options.group_by_form,
             memory_budget_bytes: options.memory_budget().device_bytes,
             host_budget_bytes: options.memory_budget().host_bytes,
+            spill_path: options.spill_path.as_deref().map(Into::into),
             ..ExecOptions::default()
         };
         let part = Part {

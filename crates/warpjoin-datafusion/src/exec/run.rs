@@ -11,6 +11,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{Distribution, OrderingRequirements};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -27,7 +28,7 @@ use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
 use warpjoin::exec::{Inputs, OptimizedPlan, SharedRows};
 use warpjoin::plan::PlanKind;
-use warpjoin::{Cancellation, Cause, ExecOptions, QueryMetrics, Table};
+use warpjoin::{Cause, ExecOptions, QueryMetrics, Table};
 
 use super::report::{self, NodeState};
 use super::{Part, WarpjoinExec};
@@ -201,14 +202,19 @@ impl Run {
             optimized: Some(self.optimized.clone()),
             ..Inputs::default()
         };
-        let batch_rows = self.context.session_config().batch_size();
+        let options = ExecOptions {
+            batch_rows: self.context.session_config().batch_size(),
+            cancel,
+            host_budget_bytes: part.settings.host_budget_bytes.min(limit_of_pool(&self.context)),
+            ..part.settings.clone()
+        };
         let (sender, mut pieces) = mpsc::channel(PIECES_AHEAD);
         let driver = on_thread("warpjoin-query", move || {
             // If the stream is dropped, the permit is released when the thread has freed its memory, not before.
             let _permit = permit;
             // A query that is ended does not wait for whoever reads its rows.
             let send = |piece| block_on(query.unless_ended(sender.send(piece))).is_ok_and(|sent| sent.is_ok());
-            drive(&part, inputs, sources, batch_rows, cancel, &metrics, send)
+            drive(&part, inputs, sources, &options, &metrics, send)
         })?;
         // A panic of the driving thread is a defect of the engine, so it counts as a device error.
         let ended = driver.map(|ended| match ended {
@@ -316,19 +322,26 @@ fn merged(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<S
     }
 }
 
+/// The most memory that DataFusion allows its sessions, which bounds what queries put into the host's memory.
+fn limit_of_pool(context: &TaskContext) -> u64 {
+    match context.memory_pool().memory_limit() {
+        MemoryLimit::Finite(bytes) => bytes as u64,
+        MemoryLimit::Infinite | MemoryLimit::Unknown => u64::MAX,
+    }
+}
+
 /// Uploads the inputs and runs the device plan, on a thread of its own. Frees all its device memory before it returns. Of a large
 /// result all pieces but the last one go to `send`, until nobody wants them any more (false).
 fn drive(
     part: &Part,
     mut inputs: Inputs,
     sources: Vec<Source>,
-    batch_rows: usize,
-    cancel: Arc<Cancellation>,
+    options: &ExecOptions,
     metrics: &ExecutionPlanMetricsSet,
     send: impl Fn(Vec<RecordBatch>) -> bool,
 ) -> warpjoin::Result<Ended> {
     let start = Instant::now();
-    let budget = part.settings.memory_budget();
+    let budget = options.memory_budget();
     let mut scans = vec![];
     for source in sources {
         scans.push(match source {
@@ -338,8 +351,12 @@ fn drive(
             }
             Source::Upload(schema, batches) => {
                 let home_bytes_max = part.distribute.home_bytes_max(&part.session, budget);
-                let table = receive_table(&part.session, &schema, batches, &cancel, budget, home_bytes_max)?;
-                inputs.tables.push(Arc::new(table));
+                let table = receive_table(&part.session, &schema, batches, &options.cancel, budget, home_bytes_max)?;
+                let table = Arc::new(table);
+                if budget.host_bytes > 0 {
+                    table.make_room_when_asked();
+                }
+                inputs.tables.push(table);
                 PlanKind::Input { index: inputs.tables.len() - 1 }
             }
         });
@@ -353,7 +370,6 @@ fn drive(
         inputs.optimized = None;
     }
     let upload_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let options = ExecOptions { batch_rows, cancel, ..part.settings.clone() };
     let (mut last, mut failed) = (None, None);
     let mut take = |piece: Vec<RecordBatch>| {
         let piece = piece.into_iter().map(|batch| with_schema(batch, &part.plan.schema)).collect::<Result<_, _>>();
@@ -366,7 +382,7 @@ fn drive(
             }
         }
     };
-    let mut found = warpjoin::exec::run_in_pieces(&part.session, &plan, &inputs, &options, &mut take)?;
+    let mut found = warpjoin::exec::run_in_pieces(&part.session, &plan, &inputs, options, &mut take)?;
     if let Some(error) = failed {
         return Err(error.into());
     }

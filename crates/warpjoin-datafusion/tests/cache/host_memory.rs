@@ -80,19 +80,30 @@ async fn queries_larger_than_the_devices_run_there() {
     let path = folder.path().join("t.parquet");
     write(&path, 0, 200_000).await;
     let oracle = stock();
-    let warp = warp_with(1, 4 << 20, |options| options.strict = true);
-    register(&[&warp.context, &oracle], "t", &path).await;
     let joined = "SELECT a.k, count(*), sum(b.price) FROM t a JOIN t b ON a.id = b.id + 7 GROUP BY a.k";
-    for sql in [BY_KEY, BY_NAME, joined, BY_KEY] {
-        warp.query(&oracle, sql).await;
+    let sorted = "SELECT id, price, k FROM t ORDER BY price DESC, id";
+    let ranked = "SELECT id, k, sum(price) OVER (PARTITION BY k ORDER BY id) FROM t";
+    for (devices, memory_bytes) in [(1, 4 << 20), (2, 2 << 20)] {
+        let warp = warp_with(devices, memory_bytes, |options| options.strict = true);
+        register(&[&warp.context, &oracle], "t", &path).await;
+        for sql in [BY_KEY, BY_NAME, joined, sorted, ranked, BY_KEY] {
+            warp.query(&oracle, sql).await;
+        }
+        let (batches, _) = run(&warp.context, &format!("EXPLAIN ANALYZE {BY_NAME}")).await;
+        let shown = rows(&batches, true).join(" ");
+        let staged = shown.split("host_read_bytes=").nth(1).unwrap_or_else(|| panic!("{shown}"));
+        assert!(!staged.starts_with("0"), "{shown}");
+        // Without that memory, they don't.
+        warp.runtime.clear_cache();
+        warp.context.sql("SET warpjoin.host_memory = 'off'").await.unwrap().collect().await.unwrap();
+        let refused = warp.context.sql(joined).await.unwrap().collect().await;
+        assert!(refused.is_err_and(|error| error.to_string().contains("memory")), "strict forbids the CPU");
+        // With room for the columns, and files for the rest, they do.
+        let spills = tempfile::tempdir().unwrap();
+        for set in ["host_memory = '3MB'".into(), format!("spill_path = '{}'", spills.path().display())] {
+            warp.context.sql(&format!("SET warpjoin.{set}")).await.unwrap().collect().await.unwrap();
+        }
+        warp.query(&oracle, joined).await;
+        assert_eq!(std::fs::read_dir(spills.path()).unwrap().count(), 0);
     }
-    let (batches, _) = run(&warp.context, &format!("EXPLAIN ANALYZE {BY_NAME}")).await;
-    let shown = rows(&batches, true).join(" ");
-    let staged = shown.split("host_read_bytes=").nth(1).unwrap_or_else(|| panic!("{shown}"));
-    assert!(!staged.starts_with("0"), "{shown}");
-    // Without that memory, they don't.
-    warp.runtime.clear_cache();
-    warp.context.sql("SET warpjoin.host_memory = 'off'").await.unwrap().collect().await.unwrap();
-    let refused = warp.context.sql(joined).await.unwrap().collect().await;
-    assert!(refused.is_err_and(|error| error.to_string().contains("memory")), "strict forbids the CPU");
 }

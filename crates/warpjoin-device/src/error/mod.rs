@@ -83,7 +83,7 @@ pub enum DeviceError {
     /// The host has too little memory for what should lie there beside a device.
     #[error(
         "{device}: out of host memory: {asked_bytes} bytes requested, {free_bytes} free of a budget of {limit_bytes}; raise \
-         warpjoin.host_memory, or the memory that this process may use"
+         warpjoin.host_memory or the memory that this process may use, or set warpjoin.spill_path to a folder for files"
     )]
     OutOfHostMemory {
         /// Name of the device that should read it.

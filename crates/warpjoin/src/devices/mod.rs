@@ -9,6 +9,7 @@ mod copies;
 pub(crate) mod dictionaries;
 pub(crate) mod scheduler;
 mod set;
+mod spill;
 mod threads;
 pub(crate) mod waits;
 
@@ -16,3 +17,4 @@ pub use budget::MemoryBudget;
 pub(crate) use budget::{alloc_in_order, place_of};
 pub(crate) use copies::CopyLane;
 pub use set::DeviceSet;
+pub(crate) use spill::{ColumnBytes, Outbound, SpilledColumns};

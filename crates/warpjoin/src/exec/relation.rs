@@ -85,8 +85,7 @@ pub(crate) struct IntermediateShard {
 impl IntermediateShard {
     /// Whether rows lie in the host's memory, as the device had no room.
     pub(crate) fn is_on_host(&self) -> bool {
-        let buffers = self.columns.iter().flat_map(|column| [&column.values, &column.validity]).flatten();
-        buffers.into_iter().any(Buffer::is_on_host)
+        self.columns.iter().flat_map(IntermediateColumn::buffers).any(Buffer::is_on_host)
     }
 }
 
@@ -95,6 +94,13 @@ impl IntermediateShard {
 pub(crate) struct IntermediateColumn {
     pub values: Option<Buffer>,
     pub validity: Option<Buffer>,
+}
+
+impl IntermediateColumn {
+    /// What is stored of it: its values, then its validity.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        self.values.iter().chain(&self.validity)
+    }
 }
 
 /// A finished group-by.

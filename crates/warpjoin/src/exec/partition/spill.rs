@@ -3,15 +3,13 @@
 //! While a kernel partitions a chunk, the one before is copied to the host, and the next one of the source to the device. So
 //! each row crosses the bus once in each direction, however many passes over the partitions follow.
 
-use std::collections::VecDeque;
-
-use warpjoin_device::{Buffer, Cause, Event, Kernel, Stream};
+use warpjoin_device::{Buffer, Cause, Kernel, Stream};
 
 use super::passes::{PlannedPartition, Scan};
 use super::spilled::{Run, SPILL_BITS, SpilledRows};
 use crate::Result;
 use crate::codegen::{RowShape, partition_module};
-use crate::devices::CopyLane;
+use crate::devices::{Outbound, SpilledColumns};
 use crate::exec::launch::{Job, Lane, Target};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Query, check_status};
@@ -28,34 +26,6 @@ const FREE_DIVISOR: u64 = 8;
 const CHUNKS_MAX: usize = 2;
 /// Rows stay on the device if they take at most this part of its free memory.
 const KEPT_DIVISOR: u64 = 4;
-
-/// Chunks on their way to the host. They are freed behind the copies.
-struct Outbound {
-    lane: CopyLane,
-    under_way: VecDeque<(Vec<Buffer>, Event)>,
-}
-
-impl Outbound {
-    /// Copies `rows` rows to the host, behind the kernels that write their words.
-    fn send(&mut self, shape: &RowShape, words: Vec<Buffer>, rows: u64) -> Result<Vec<Buffer>> {
-        let bytes = |word_bytes: u32| rows * u64::from(word_bytes);
-        let widths = shape.word_bytes();
-        let on_host =
-            widths.iter().map(|&width| self.lane.kernels().alloc_host(bytes(width))).collect::<Result<Vec<_>, _>>()?;
-        let copied = self.lane.enqueue(|copies| {
-            for ((from, to), &width) in words.iter().zip(&on_host).zip(&widths) {
-                copies.copy((from, 0), (to, 0), bytes(width))?;
-            }
-            Ok(())
-        })?;
-        self.under_way.push_back((words, copied));
-        Ok(on_host)
-    }
-
-    fn retire(&mut self, count: usize) -> Result<()> {
-        self.lane.retire(&mut self.under_way, count)
-    }
-}
 
 /// How the rows of each device are spilled.
 struct Spilling<'s> {
@@ -114,7 +84,7 @@ impl Spilling<'_> {
         let stays = self.may_stay && rows * row_bytes <= stream.free_bytes() / KEPT_DIVISOR;
         // Dropped behind what is on its way to them.
         let (mut runs, mut kernel_ns) = (vec![], 0);
-        let mut outbound = Outbound { lane: CopyLane::new(&stream)?, under_way: VecDeque::new() };
+        let mut outbound = Outbound::new(&stream, lane.options.spill_path.as_deref())?;
         let chunks = if rows == 0 { 0 } else { scatter.chunks(device) };
         for chunk in 0..chunks {
             lane.options.check_cancelled()?;
@@ -133,12 +103,13 @@ impl Spilling<'_> {
             let mut begins = vec![0u32; scan.offsets.bytes() as usize / 4];
             stream.read(&scan.offsets, 0, bytemuck::cast_slice_mut(&mut begins))?;
             let chunk_rows = u64::from(begins[begins.len() - 1]);
-            let mut words = target.words;
-            if !stays && !is_on_host {
-                words = outbound.send(shape, words, chunk_rows)?;
-            }
+            let columns = target.words.into_iter().zip(shape.word_bytes().into_iter().map(u64::from)).collect();
+            let rows = match stays || is_on_host {
+                true => SpilledColumns::staying(columns),
+                false => outbound.send(columns, chunk_rows)?,
+            };
             lane.work.spilled_bytes += if stays && !is_on_host { 0 } else { chunk_rows * row_bytes };
-            runs.push(Run { words, begins });
+            runs.push(Run { rows, begins });
         }
         outbound.retire(0)?;
         if self.scan.len() > 1 {

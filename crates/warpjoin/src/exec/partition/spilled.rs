@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use warpjoin_device::{Buffer, Cause, Event, Stream};
+use warpjoin_device::{Cause, Event, Stream};
 
 use crate::Result;
 use crate::codegen::RowShape;
-use crate::devices::CopyLane;
+use crate::devices::{CopyLane, SpilledColumns};
 use crate::exec::relation::{PassBits, RowSlice};
 
 /// Bits of spilled partitions: enough for these to be even.
@@ -29,7 +29,7 @@ pub(in crate::exec) struct SpilledRows {
 #[derive(Debug)]
 pub(in crate::exec) struct Run {
     /// A column a word.
-    pub words: Vec<Buffer>,
+    pub rows: SpilledColumns,
     /// Where each partition begins, and the number of rows.
     pub begins: Vec<u32>,
 }
@@ -227,17 +227,12 @@ impl Inbound {
             self.lane.kernels().alloc(bytes.next_multiple_of(ALIGNMENT_BYTES).max(ALIGNMENT_BYTES))
         };
         let words = widths.iter().map(alloc).collect::<Result<Vec<_>, _>>()?;
-        let mut bytes_read = 0;
+        let (mut bytes_read, targets) = (0, words.iter().collect::<Vec<_>>());
         let ready = self.lane.enqueue(|copies| {
             let mut first = 0;
             for (run, range) in &piece.0 {
-                let (run, count) = (&rows.runs[*run], range.end - range.start);
-                for ((from, to), width) in run.words.iter().zip(&words).zip(&widths) {
-                    let at = |row: u64| row * u64::from(*width);
-                    copies.copy((from, at(range.start)), (to, at(first)), at(count))?;
-                    bytes_read += if from.is_on_host() { at(count) } else { 0 };
-                }
-                first += count;
+                bytes_read += rows.runs[*run].rows.copy(copies, range.clone(), (&targets, first))?;
+                first += range.end - range.start;
             }
             Ok(())
         })?;

@@ -14,4 +14,4 @@ mod shared;
 mod union;
 
 pub(super) use append::AppendedRows;
-pub(super) use room::{allocate, allocate_in, allocate_in_order, copy_rows, row_bytes};
+pub(super) use room::{allocate, allocate_in_order, copy_rows, row_bytes};

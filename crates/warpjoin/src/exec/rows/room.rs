@@ -23,7 +23,7 @@ pub(crate) fn allocate_in_order(stream: &Stream, columns: &[ColumnType], rows: u
 }
 
 /// The same in the memory of the device or of the host.
-pub(crate) fn allocate_in(
+pub(super) fn allocate_in(
     stream: &Stream,
     columns: &[ColumnType],
     rows: u64,

@@ -3,21 +3,21 @@
 //!
 //! A range that still has no room is cut again: by the same word, or, where the range is one value of it, by the next one.
 
-use std::collections::VecDeque;
+use std::ops::Range;
 
-use warpjoin_device::{Cause, Event, MemoryPlace, Stream};
+use warpjoin_device::{Buffer, Cause, Stream};
 
 use super::order::sample_words;
 use crate::Result;
 use crate::codegen::SortShape;
 use crate::column::ColumnType;
-use crate::devices::CopyLane;
+use crate::devices::{ColumnBytes, Outbound, SpilledColumns};
 use crate::exec::exchange::{SplitKernels, split_by_ranges};
 use crate::exec::launch::Lane;
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::Query;
-use crate::exec::relation::{Intermediate, IntermediateShard};
-use crate::exec::rows::{AppendedRows, allocate, allocate_in, copy_rows, row_bytes};
+use crate::exec::relation::{Intermediate, IntermediateColumn, IntermediateShard};
+use crate::exec::rows::{AppendedRows, allocate, copy_rows, row_bytes};
 use crate::options::MemoryUse;
 
 /// What sorting takes for each row beside the rows: two copies of a key word, three of a row's number, and what tiles publish.
@@ -49,13 +49,18 @@ struct Cuts {
     word: usize,
     /// Where each range but the first begins.
     splitters: Vec<u64>,
+    /// What all of them span, as far as it is known.
+    span: Range<u128>,
     /// How far the next value of the word is.
     step: u64,
 }
 
+/// All values of a word.
+const WHOLE: Range<u128> = 0..1 << 64;
+
 impl Cuts {
-    /// Ranges with about as many of the samples each; values that many have are ranges of their own.
-    fn of(mut samples: Vec<u64>, word: usize, mask: u64) -> Self {
+    /// Ranges of a word, of which these bits count, with about as many of the samples each; values that many have are ranges of their own.
+    fn of(mut samples: Vec<u64>, word: usize, mask: u64, span: Range<u128>) -> Self {
         samples.iter_mut().for_each(|sample| *sample &= mask);
         samples.sort_unstable();
         let step = mask & mask.wrapping_neg();
@@ -63,32 +68,47 @@ impl Cuts {
             (1..RANGES).filter_map(|range| samples.get(samples.len() * range / RANGES)).copied().collect();
         let mut splitters = quantiles.clone();
         splitters.dedup();
-        let is_frequent = |value: &u64| quantiles.iter().filter(|quantile| *quantile == value).count() > 1;
-        let ends: Vec<u64> =
-            splitters.iter().filter(|value| is_frequent(value)).filter_map(|value| value.checked_add(step)).collect();
+        let is_frequent = |value: &&u64| quantiles.iter().filter(|quantile| quantile == value).count() > 1;
+        let ends: Vec<u64> = splitters.iter().filter(is_frequent).filter_map(|value| value.checked_add(step)).collect();
         splitters.extend(ends);
         splitters.sort_unstable();
         splitters.dedup();
-        // Nothing is below 0.
-        splitters.retain(|&splitter| splitter > 0);
-        Self { word, splitters, step }
+        splitters.retain(|&splitter| span.start < splitter.into() && u128::from(splitter) < span.end);
+        Self { word, splitters, span, step }
+    }
+
+    /// Ranges of the same word that span about as much each, whatever the rows are: where samples have said nothing, these come to
+    /// single values.
+    fn evenly(word: usize, mask: u64, span: Range<u128>) -> Self {
+        let step = mask & mask.wrapping_neg();
+        let ranges = RANGES as u128;
+        let at = |range: u128| (span.start + (span.end - span.start) * range / ranges) as u64 & !(step - 1);
+        let mut splitters: Vec<u64> =
+            (1..ranges).map(at).filter(|&splitter| u128::from(splitter) > span.start).collect();
+        splitters.dedup();
+        Self { word, splitters, span, step }
     }
 
     fn count(&self) -> usize {
         self.splitters.len() + 1
     }
 
+    fn span_of(&self, range: usize) -> Range<u128> {
+        let begin = range.checked_sub(1).map_or(self.span.start, |before| self.splitters[before].into());
+        begin..self.splitters.get(range).map_or(self.span.end, |&end| end.into())
+    }
+
     /// Whether a range is one value of the word.
     fn is_single(&self, range: usize) -> bool {
-        let begin = range.checked_sub(1).map_or(0, |before| self.splitters[before]);
-        self.splitters.get(range).is_some_and(|end| end - begin == self.step)
+        let Range { start, end } = self.span_of(range);
+        end - start <= self.step.into()
     }
 }
 
-/// Rows of a chunk in the host's memory, range after range.
+/// Rows of a chunk that were written away, range after range: values of a column, then its validity, column by column.
 #[derive(Debug)]
 struct Run {
-    rows: IntermediateShard,
+    rows: SpilledColumns,
     /// Where each range begins, and the number of rows.
     begins: Vec<u64>,
 }
@@ -103,21 +123,38 @@ struct CutRows {
 }
 
 impl CutRows {
+    fn rows(&self) -> u64 {
+        self.runs.iter().filter_map(|run| run.begins.last()).sum()
+    }
+
     fn rows_of(&self, range: usize) -> u64 {
         self.runs.iter().map(|run| run.begins[range + 1] - run.begins[range]).sum()
     }
 
-    /// The rows of a range, of all runs or of one of them, in the memory of the device or of the host.
-    fn load(&self, stream: &Stream, range: usize, run: Option<usize>, place: MemoryPlace) -> Result<Intermediate> {
-        let runs = || self.runs.iter().enumerate().filter(|(number, _)| run.is_none_or(|run| run == *number));
-        let rows = runs().map(|(_, run)| run.begins[range + 1] - run.begins[range]).sum();
-        let mut loaded = allocate_in(stream, &self.columns, rows, place)?;
-        for (_, run) in runs() {
-            let (first, count) = (run.begins[range], run.begins[range + 1] - run.begins[range]);
-            copy_rows(stream, &self.columns, (&run.rows, first), (&loaded, loaded.rows), count)?;
-            loaded.rows += count;
+    /// Brings `count` rows of a range to a device, from one of its rows on.
+    fn load(&self, stream: &Stream, range: usize, first: u64, count: u64) -> Result<IntermediateShard> {
+        let mut loaded = allocate(stream, &self.columns, count)?;
+        let targets: Vec<&Buffer> = loaded.columns.iter().flat_map(IntermediateColumn::buffers).collect();
+        // Rows of the range in the runs before, and how many were brought.
+        let (mut before, mut at) = (0, 0);
+        for run in &self.runs {
+            let (begin, rows) = (run.begins[range], run.begins[range + 1] - run.begins[range]);
+            let from = first.saturating_sub(before).min(rows);
+            let to = (first + count).saturating_sub(before).min(rows);
+            if from < to {
+                run.rows.copy(stream, begin + from..begin + to, (&targets, at))?;
+                at += to - from;
+            }
+            before += rows;
         }
-        Ok(Intermediate::new(self.columns.clone(), self.rows_max, vec![loaded]))
+        loaded.rows = at;
+        Ok(loaded)
+    }
+
+    /// The same as rows of the only device.
+    fn loaded(&self, stream: &Stream, range: usize, first: u64, count: u64) -> Result<Intermediate> {
+        let shard = self.load(stream, range, first, count)?;
+        Ok(Intermediate::new(self.columns.clone(), self.rows_max, vec![shard]))
     }
 }
 
@@ -149,7 +186,22 @@ impl Query<'_> {
         rows: Intermediate,
         by: &ByRanges<'_>,
     ) -> Result<Intermediate> {
-        let cut = self.cut_into_ranges(rows, 0, by)?;
+        let cuts = Cuts::of(sample_words(self, &rows, &by.shape.word_bits, 0)?, 0, by.masks[0], WHOLE);
+        let chunk_rows = self.chunk_rows_of(&rows.columns);
+        let (kernels, columns) = (SplitKernels::of(self)?, &rows.columns);
+        let runs = self.on_each(|lane| {
+            let shard = &rows.shards[lane.device];
+            let load = |stream: &Stream, first, count| {
+                let mut chunk = allocate(stream, columns, count)?;
+                copy_rows(stream, columns, (shard, first), (&chunk, 0), count)?;
+                chunk.rows = count;
+                Ok(chunk)
+            };
+            cut_rows(lane, &kernels, (columns, shard.rows), &cuts, chunk_rows, load)
+        })?;
+        self.note_ranges(columns, rows.rows(), &cuts);
+        let Intermediate { columns, rows_max, .. } = rows;
+        let cut = CutRows { columns, rows_max, cuts, runs: runs.into_iter().flatten().collect() };
         let devices = self.devices();
         let parts = self.on_members(|query, device| {
             let begin = |device: usize| device * cut.cuts.count() / devices;
@@ -189,127 +241,168 @@ impl Query<'_> {
         let is_tried = self.options.pass_rows.is_none_or(|rows_max| rows <= rows_max) || !can_cut;
         let mut error = None;
         if is_tried {
-            match self.finish_rows(cut, range, None, by) {
+            match self.finish_rows(cut, range, (0, rows), by) {
                 Ok(part) => return finished.push(part, share(finished.rows() + rows, all)),
                 Err(failed) if failed.cause() == Cause::OutOfMemory => error = Some(failed),
                 Err(failed) => return Err(failed),
             }
         }
         if can_cut {
-            let rows = cut.load(&self.streams[0], range, None, MemoryPlace::Host)?;
-            let cut = self.cut_into_ranges(rows, word, by)?;
+            let cut = self.cut_again(cut, range, word, by)?;
             return (0..cut.cuts.count()).try_for_each(|range| self.finish_range(&cut, range, by, all, finished));
         }
         if let (Some(error), false) = (error, by.may_part_equals) {
             return Err(error);
         }
         // All keys are equal.
-        for run in 0..cut.runs.len() {
-            let part = self.finish_rows(cut, range, Some(run), by)?;
+        let chunk_rows = self.chunk_rows_of(&cut.columns);
+        for first in (0..rows).step_by(chunk_rows as usize) {
+            let part = self.finish_rows(cut, range, (first, chunk_rows.min(rows - first)), by)?;
             let rows = finished.rows() + part.rows();
             finished.push(part, share(rows, all))?;
         }
         Ok(())
     }
 
-    /// Brings the rows of a range to the device, of all runs or of one of them, and finishes them.
+    /// Brings rows of a range to the device, so many from one of them on, and finishes them.
     fn finish_rows(
         &mut self,
         cut: &CutRows,
         range: usize,
-        run: Option<usize>,
+        (first, count): (u64, u64),
         by: &ByRanges<'_>,
     ) -> Result<Intermediate> {
-        let rows = cut.load(&self.streams[0], range, run, MemoryPlace::Device)?;
+        let rows = cut.loaded(&self.streams[0], range, first, count)?;
         self.metrics.host_read_bytes += rows.rows() * row_bytes(&cut.columns);
         (by.finish)(self, rows)
     }
 
-    /// Cuts the rows of all devices by ranges of a key word.
-    fn cut_into_ranges(&mut self, rows: Intermediate, word: usize, by: &ByRanges<'_>) -> Result<CutRows> {
-        let samples = sample_words(self, &rows, &by.shape.word_bits, word)?;
-        let cuts = Cuts::of(samples, word, by.masks[word]);
+    /// Cuts a range on the only device, by this word.
+    fn cut_again(&mut self, cut: &CutRows, range: usize, word: usize, by: &ByRanges<'_>) -> Result<CutRows> {
+        let (rows, chunk_rows) = (cut.rows_of(range), self.chunk_rows_of(&cut.columns));
+        let is_same_word = word == cut.cuts.word;
+        let span = if is_same_word { cut.cuts.span_of(range) } else { WHOLE };
+        let cuts = if is_same_word && rows == cut.rows() {
+            Cuts::evenly(word, by.masks[word], span)
+        } else {
+            let mut samples = vec![];
+            for first in (0..rows).step_by(chunk_rows as usize) {
+                let chunk = cut.loaded(&self.streams[0], range, first, chunk_rows.min(rows - first))?;
+                samples.extend(sample_words(self, &chunk, &by.shape.word_bits, word)?);
+            }
+            Cuts::of(samples, word, by.masks[word], span)
+        };
         let kernels = SplitKernels::of(self)?;
+        let load = |stream: &Stream, first, count| cut.load(stream, range, first, count);
+        let runs = self.on_each(|lane| cut_rows(lane, &kernels, (&cut.columns, rows), &cuts, chunk_rows, load))?;
+        self.note_ranges(&cut.columns, rows, &cuts);
+        let runs = runs.into_iter().flatten().collect();
+        Ok(CutRows { columns: cut.columns.clone(), rows_max: cut.rows_max, cuts, runs })
+    }
+
+    /// Rows of a chunk that is cut.
+    fn chunk_rows_of(&self, columns: &[ColumnType]) -> u64 {
         let free_bytes = self.streams.iter().map(Stream::free_bytes).min().unwrap_or(0);
-        let row_bytes = row_bytes(&rows.columns).max(1);
-        let chunk_rows = (CHUNK_BYTES.min(free_bytes / FREE_DIVISOR) / row_bytes).max(CHUNK_ROWS_MIN);
-        let (columns, splitters) = (&rows.columns, &cuts.splitters);
-        let cut = self.on_each(|lane| {
-            let shard = &rows.shards[lane.device];
-            cut_shard(lane, &kernels, (columns, shard), (word, splitters), chunk_rows)
-        })?;
-        let runs: Vec<Run> = cut.into_iter().flatten().collect();
+        (CHUNK_BYTES.min(free_bytes / FREE_DIVISOR) / row_bytes(columns).max(1)).max(CHUNK_ROWS_MIN)
+    }
+
+    /// A line in the metrics.
+    fn note_ranges(&mut self, columns: &[ColumnType], rows: u64, cuts: &Cuts) {
         self.metrics.pipelines.push(PipelineMetrics {
-            name: format!("Rows[{}] -> Ranges[{}]", rows.columns.len(), cuts.count()),
-            rows_in: rows.rows(),
-            rows_out: rows.rows(),
-            read_bytes: rows.rows() * row_bytes,
+            name: format!("Rows[{}] -> Ranges[{}]", columns.len(), cuts.count()),
+            rows_in: rows,
+            rows_out: rows,
+            read_bytes: rows * row_bytes(columns),
             ..PipelineMetrics::default()
         });
-        let Intermediate { columns, rows_max, .. } = rows;
-        Ok(CutRows { columns, rows_max, cuts, runs })
     }
 }
 
-/// Cuts the rows of a device chunk by chunk: while one is cut, the one before is copied to the host.
-fn cut_shard(
+/// Cuts `rows` rows of a device, which `load` brings there from a row on, so many at a time: while some are cut, those before are copied
+/// to the host.
+fn cut_rows(
     lane: &mut Lane<'_>,
     kernels: &SplitKernels,
-    (columns, shard): (&[ColumnType], &IntermediateShard),
-    (word, splitters): (usize, &[u64]),
+    (columns, rows): (&[ColumnType], u64),
+    cuts: &Cuts,
     chunk_rows: u64,
+    load: impl Fn(&Stream, u64, u64) -> Result<IntermediateShard>,
 ) -> Result<Vec<Run>> {
     let stream = lane.stream.clone();
+    // Dropped behind what is on its way to them.
     let mut runs = vec![];
-    let copies = CopyLane::new(&stream)?;
-    let mut under_way: VecDeque<(IntermediateShard, Event)> = VecDeque::new();
-    let mut first = 0;
-    while first < shard.rows {
+    let mut outbound = Outbound::new(&stream, lane.options.spill_path.as_deref())?;
+    for first in (0..rows).step_by(chunk_rows as usize) {
         lane.options.check_cancelled()?;
-        let count = chunk_rows.min(shard.rows - first);
-        let mut chunk = allocate(&stream, columns, count)?;
-        copy_rows(&stream, columns, (shard, first), (&chunk, 0), count)?;
-        chunk.rows = count;
-        let (split, begins) = split_by_ranges(lane, kernels, (columns, chunk), (word, splitters))?;
-        copies.retire(&mut under_way, 0)?;
-        let mut rows = allocate_in(&stream, columns, count, MemoryPlace::Host)?;
-        rows.rows = count;
-        let copied = copies.enqueue(|copies| copy_rows(copies, columns, (&split, 0), (&rows, 0), count))?;
-        under_way.push_back((split, copied));
+        let count = chunk_rows.min(rows - first);
+        let chunk = load(&stream, first, count)?;
+        let (split, begins) = split_by_ranges(lane, kernels, (columns, chunk), (cuts.word, &cuts.splitters))?;
+        outbound.retire(0)?;
+        let away = outbound.send(column_bytes(columns, split), count)?;
         lane.work.spilled_bytes += count * row_bytes(columns);
-        runs.push(Run { rows, begins });
-        first += count;
+        runs.push(Run { rows: away, begins });
     }
-    copies.retire(&mut under_way, 0)?;
+    outbound.retire(0)?;
     // Other devices, and the host, read what was copied.
     stream.synchronize()?;
     Ok(runs)
 }
 
+/// What is stored of rows: values of a column, then its validity, column by column.
+fn column_bytes(columns: &[ColumnType], rows: IntermediateShard) -> Vec<ColumnBytes> {
+    let mut all = vec![];
+    for (column_type, column) in columns.iter().zip(rows.columns) {
+        all.extend(column.values.map(|values| (values, u64::from(column_type.layout().width_bytes))));
+        all.extend(column.validity.map(|validity| (validity, 1)));
+    }
+    all
+}
+
+/// The part of all rows that are finished with these.
 fn share(rows: u64, all: u64) -> f64 {
     rows as f64 / all.max(1) as f64
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
     #[test]
     fn frequent_values_are_ranges_of_their_own() {
         let samples = |of: &dyn Fn(u64) -> u64| (0..4096).map(of).collect::<Vec<_>>();
-        let even = Cuts::of(samples(&|sample| sample), 0, u64::MAX);
+        let of = |samples: Vec<u64>, mask: u64| Cuts::of(samples, 0, mask, WHOLE);
+        let singles = |cuts: &Cuts| (0..cuts.count()).filter(|&range| cuts.is_single(range)).collect::<Vec<_>>();
+        let even = of(samples(&|sample| sample), u64::MAX);
         assert_eq!(even.splitters, [512, 1024, 1536, 2048, 2560, 3072, 3584]);
-        assert!((0..even.count()).all(|range| !even.is_single(range)));
-        let half = Cuts::of(samples(&|sample| if sample < 2048 { 7 } else { sample }), 0, u64::MAX);
-        assert_eq!(half.splitters, [7, 8, 2048, 2560, 3072, 3584]);
-        assert_eq!((0..half.count()).filter(|&range| half.is_single(range)).collect::<Vec<_>>(), [1]);
+        assert!(singles(&even).is_empty());
+        let half = of(samples(&|sample| if sample < 2048 { 7 } else { sample }), u64::MAX);
+        assert_eq!((half.splitters.as_slice(), singles(&half)), (&[7, 8, 2048, 2560, 3072, 3584][..], vec![1]));
         // Only some bits tell rows apart.
-        let masked = Cuts::of(samples(&|_| 0x7f), 0, 0xf0);
-        assert_eq!((masked.splitters.clone(), masked.is_single(1)), (vec![0x70, 0x80], true));
-        let zero = Cuts::of(samples(&|_| 0), 0, u64::MAX);
-        assert_eq!((zero.splitters.clone(), zero.is_single(0)), (vec![1], true));
-        let last = Cuts::of(samples(&|_| u64::MAX), 0, u64::MAX);
-        assert_eq!(last.splitters, [u64::MAX]);
-        assert_eq!(Cuts::of(vec![], 0, u64::MAX).count(), 1);
+        let masked = of(samples(&|_| 0x7f), 0xf0);
+        assert_eq!((masked.splitters.as_slice(), singles(&masked)), (&[0x70, 0x80][..], vec![1]));
+        let zero = of(samples(&|_| 0), u64::MAX);
+        assert_eq!((zero.splitters.as_slice(), singles(&zero)), (&[1][..], vec![0]));
+        let last = of(samples(&|_| u64::MAX), u64::MAX << 3);
+        assert_eq!((last.splitters.as_slice(), singles(&last)), (&[u64::MAX << 3][..], vec![1]));
+        assert_eq!(of(vec![], u64::MAX).count(), 1);
+    }
+
+    #[test]
+    fn ranges_come_to_single_values_whatever_samples_say() {
+        for (mask, value) in
+            [(u64::MAX, 0u64), (u64::MAX, 12_345), (u64::MAX, u64::MAX), (u64::MAX << 7, 1 << 40), (0xf0, 0x70)]
+        {
+            let (mut span, mut levels) = (WHOLE, 0);
+            loop {
+                let cuts = Cuts::evenly(0, mask, span.clone());
+                let of_value = (0..cuts.count()).find(|&range| cuts.span_of(range).contains(&value.into())).unwrap();
+                if cuts.is_single(of_value) {
+                    break;
+                }
+                assert!(cuts.count() > 1 && levels < 64, "{mask:x} {value}: {cuts:?}");
+                (span, levels) = (cuts.span_of(of_value), levels + 1);
+            }
+        }
     }
 }
