@@ -200,7 +200,9 @@ impl Query<'_> {
             cut_rows(lane, &kernels, (columns, shard.rows), &cuts, chunk_rows, load)
         })?;
         self.note_ranges(columns, rows.rows(), &cuts);
-        let Intermediate { columns, rows_max, .. } = rows;
+        let Intermediate { columns, rows_max, shards, .. } = rows;
+        // They are in the runs now.
+        drop(shards);
         let cut = CutRows { columns, rows_max, cuts, runs: runs.into_iter().flatten().collect() };
         let devices = self.devices();
         let parts = self.on_members(|query, device| {
