@@ -83,7 +83,7 @@ async fn queries_larger_than_the_devices_run_there() {
     let joined = "SELECT a.k, count(*), sum(b.price) FROM t a JOIN t b ON a.id = b.id + 7 GROUP BY a.k";
     let sorted = "SELECT id, price, k FROM t ORDER BY price DESC, id";
     let ranked = "SELECT id, k, sum(price) OVER (PARTITION BY k ORDER BY id) FROM t";
-    for (devices, memory_bytes) in [(1, 4 << 20), (2, 2 << 20)] {
+    for (devices, memory_bytes) in [(1, 4 << 20), (2, 5 << 19)] {
         let warp = warp_with(devices, memory_bytes, |options| options.strict = true);
         register(&[&warp.context, &oracle], "t", &path).await;
         for sql in [BY_KEY, BY_NAME, joined, sorted, ranked, BY_KEY] {
