@@ -142,8 +142,8 @@ pub struct OrderPart {
     pub piece: KeyPiece,
     /// Bits that it takes, of 64 at most.
     pub bits: u32,
-    /// No value of the key is less; of strings, no code. 0 for floats, which have codes of their own. Pipelines that know other bounds
-    /// of the key make the same number of it.
+    /// No value of the key is less; for strings, no code is less. 0 for floats, which have codes of their own. Pipelines that know
+    /// other bounds of the key make the same number of it.
     pub least: i128,
 }
 

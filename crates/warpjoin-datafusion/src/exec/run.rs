@@ -11,7 +11,6 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Result};
-use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{Distribution, OrderingRequirements};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -202,12 +201,8 @@ impl Run {
             optimized: Some(self.optimized.clone()),
             ..Inputs::default()
         };
-        let options = ExecOptions {
-            batch_rows: self.context.session_config().batch_size(),
-            cancel,
-            host_budget_bytes: part.settings.host_budget_bytes.min(limit_of_pool(&self.context)),
-            ..part.settings.clone()
-        };
+        let options =
+            ExecOptions { batch_rows: self.context.session_config().batch_size(), cancel, ..part.settings.clone() };
         let (sender, mut pieces) = mpsc::channel(PIECES_AHEAD);
         let driver = on_thread("warpjoin-query", move || {
             // If the stream is dropped, the permit is released when the thread has freed its memory, not before.
@@ -319,14 +314,6 @@ fn merged(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<S
         0 => Ok(Box::pin(EmptyRecordBatchStream::new(plan.schema()))),
         1 => plan.execute(0, Arc::clone(context)),
         _ => CoalescePartitionsExec::new(Arc::clone(plan)).execute(0, Arc::clone(context)),
-    }
-}
-
-/// The most memory that DataFusion allows its sessions, which bounds what queries put into the host's memory.
-fn limit_of_pool(context: &TaskContext) -> u64 {
-    match context.memory_pool().memory_limit() {
-        MemoryLimit::Finite(bytes) => bytes as u64,
-        MemoryLimit::Infinite | MemoryLimit::Unknown => u64::MAX,
     }
 }
 

@@ -1,5 +1,5 @@
 //! The devices of a session, and what works on them whatever runs: kernels that are compiled in the background, threads
-//! that drive devices, the order in which queries launch, waiting.
+//! that drive devices, the order in which queries launch, waiting, rows that are written away.
 //!
 //! Must not know columns, tables or plans.
 

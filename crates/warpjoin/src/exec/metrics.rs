@@ -49,13 +49,13 @@ pub struct QueryMetrics {
 }
 
 impl QueryMetrics {
-    /// Adds what a part of the query cost that ran as a query of its own, but for its times on the device.
+    /// Adds what a part of the query cost that ran as a query of its own, with the streams and permits of this one: but for times on
+    /// devices, and for permits.
     pub(super) fn add_part(&mut self, part: Self) {
         self.planning_ns += part.planning_ns;
         self.compile_ns += part.compile_ns;
         self.compiled_modules += part.compiled_modules;
         self.interpreted_kernels += part.interpreted_kernels;
-        self.permit_wait_ns += part.permit_wait_ns;
         self.launches += part.launches;
         self.uploaded_bytes += part.uploaded_bytes;
         self.host_read_bytes += part.host_read_bytes;

@@ -40,7 +40,7 @@ use times::Times;
 pub(crate) struct Query<'a> {
     /// The first field, so that the wait comes before any buffer goes.
     pub last_wait: Waits,
-    pub permits: LaunchPermits,
+    pub permits: Arc<LaunchPermits>,
     pub session: &'a Arc<Session>,
     pub streams: Vec<Stream>,
     /// One a device. Kernels read them to end early when the query is cancelled.
@@ -67,6 +67,17 @@ impl<'a> Query<'a> {
     pub(crate) fn new(session: &'a Arc<Session>, inputs: &'a Inputs, options: &'a ExecOptions) -> Result<Self> {
         let permits = session.device_set().scheduler().open(&options.cancel);
         let streams = session.device_set().query_streams(options.memory_budget(), &permits)?;
+        Self::over(session, inputs, options, Arc::new(permits), streams)
+    }
+
+    /// A query with permits and streams that are there.
+    pub(super) fn over(
+        session: &'a Arc<Session>,
+        inputs: &'a Inputs,
+        options: &'a ExecOptions,
+        permits: Arc<LaunchPermits>,
+        streams: Vec<Stream>,
+    ) -> Result<Self> {
         let word = |device: &Device| device.cancel_word(&options.cancel);
         let cancel_words = session.devices().iter().map(word).collect::<Result<_, _>>()?;
         Ok(Self {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use warpjoin_device::{Event, MemoryPlace, Stream};
+use warpjoin_device::{Cause, Event, MemoryPlace, Stream};
 
 use super::room::{allocate_in, copy_rows, row_bytes};
 use crate::column::ColumnType;
@@ -101,7 +101,16 @@ impl AppendedRows {
         let bytes = capacity.saturating_mul(row_bytes(&self.columns));
         let is_small = bytes <= stream.free_bytes() / KEPT_DIVISOR;
         let place = if is_small { MemoryPlace::Device } else { MemoryPlace::Host };
-        let mut larger = allocate_in(&stream, &self.columns, capacity, place)?;
+        let mut capacity = capacity;
+        let mut larger = allocate_in(&stream, &self.columns, capacity, place);
+        // Then where there is room, and for no more than there are.
+        for place in [MemoryPlace::Host, MemoryPlace::Device] {
+            if larger.as_ref().is_err_and(|error| error.cause() == Cause::OutOfMemory) {
+                capacity = rows;
+                larger = allocate_in(&stream, &self.columns, capacity, place);
+            }
+        }
+        let mut larger = larger?;
         let (all, columns) = (&self.all, &self.columns);
         let copied = self.lane.enqueue(|copies| copy_rows(copies, columns, (all, 0), (&larger, 0), all.rows))?;
         larger.rows = self.all.rows;

@@ -1,5 +1,5 @@
 //! Sorts and windows that a device has no room for: rows are cut into ranges of a key word, chunk by chunk on the device, and go to
-//! the host's memory; then one range after the other is finished. Each of several devices finishes its own, which are neighbours.
+//! the host's memory, or to a file; then one range after the other is finished. Each of several devices finishes its own, which are neighbours.
 //!
 //! A range that still has no room is cut again: by the same word, or, where the range is one value of it, by the next one.
 
@@ -27,6 +27,10 @@ const SORT_ROW_BYTES: u64 = 2 * 8 + 3 * 4 + 4;
 const CHUNK_BYTES: u64 = 256 << 20;
 const FREE_DIVISOR: u64 = 8;
 const CHUNK_ROWS_MIN: u64 = 128;
+/// Rather that than less, if a quarter of the free memory has room for it: the host's memory comes in pages.
+const CHUNK_BYTES_MIN: u64 = 32 << 20;
+/// A device does not sort so many rows at once: their numbers have 32 bits.
+const SORT_ROWS_MAX: u64 = u32::MAX as u64;
 /// Ranges that rows are cut into at once: as many as the kernels of an exchange have owners.
 const RANGES: usize = 8;
 
@@ -168,16 +172,19 @@ impl Query<'_> {
         if let Some(rows_max) = self.options.pass_rows {
             return rows.rows() > rows_max;
         }
-        let most = rows.shards.iter().map(|shard| shard.rows).max().unwrap_or(0);
+        let all_bytes = rows.rows().saturating_mul(row_bytes(&rows.columns));
+        if self.options.spill_path.is_none() && self.streams.iter().any(|stream| stream.free_host_bytes() < all_bytes) {
+            return false;
+        }
+        let is_least = self.options.memory_use == MemoryUse::Least;
         let (each, exchanged_bytes) = match rows.home() {
-            Some(_) => (most, 0),
+            Some(home) => (rows.shards[home].rows, 0),
+            // One device may have nearly all, which the first try has shown.
+            None if is_least => (rows.rows(), row_bytes(&rows.columns)),
             None => (rows.rows().div_ceil(self.devices() as u64), row_bytes(&rows.columns)),
         };
-        let row_bytes = SORT_ROW_BYTES + exchanged_bytes + more_bytes;
-        // Where an estimate was wrong before, it is not trusted.
-        let doubt = if self.options.memory_use == MemoryUse::Least { 4 } else { 1 };
-        let bytes = each.saturating_mul(row_bytes).saturating_mul(doubt);
-        !self.streams.iter().all(|stream| stream.make_room(bytes))
+        let bytes = each.saturating_mul(SORT_ROW_BYTES + exchanged_bytes + more_bytes);
+        each >= SORT_ROWS_MAX || !self.streams.iter().all(|stream| stream.make_room(bytes))
     }
 
     /// Cuts the rows of all devices, and finishes one range after the other: in the order of the ranges, from device to device.
@@ -240,7 +247,7 @@ impl Query<'_> {
         let is_single = cut.cuts.is_single(range);
         let word = if is_single { cut.cuts.word + 1 } else { cut.cuts.word };
         let can_cut = by.masks.get(word).is_some_and(|&mask| mask != 0);
-        let is_tried = self.options.pass_rows.is_none_or(|rows_max| rows <= rows_max) || !can_cut;
+        let is_tried = self.options.pass_rows.unwrap_or(SORT_ROWS_MAX - 1) >= rows || !can_cut;
         let mut error = None;
         if is_tried {
             match self.finish_rows(cut, range, (0, rows), by) {
@@ -305,7 +312,8 @@ impl Query<'_> {
     /// Rows of a chunk that is cut.
     fn chunk_rows_of(&self, columns: &[ColumnType]) -> u64 {
         let free_bytes = self.streams.iter().map(Stream::free_bytes).min().unwrap_or(0);
-        (CHUNK_BYTES.min(free_bytes / FREE_DIVISOR) / row_bytes(columns).max(1)).max(CHUNK_ROWS_MIN)
+        let bytes = CHUNK_BYTES.min(free_bytes / FREE_DIVISOR).max(CHUNK_BYTES_MIN.min(free_bytes / 4));
+        (bytes / row_bytes(columns).max(1)).max(CHUNK_ROWS_MIN)
     }
 
     /// A line in the metrics.
