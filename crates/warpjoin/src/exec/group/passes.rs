@@ -118,6 +118,7 @@ impl Query<'_> {
         log::debug!("{count} passes over a group-by whose groups have no room");
         self.metrics.host_read_bytes += inbound.bytes;
         self.metrics.spilled_bytes += groups.spilled_bytes();
+        drop(inbound);
         groups.finish()
     }
 

@@ -135,6 +135,7 @@ impl Query<'_> {
         }
         self.metrics.host_read_bytes += inbound.bytes;
         self.metrics.spilled_bytes += joined.spilled_bytes();
+        drop(inbound);
         Ok((joined.finish()?, table))
     }
 

@@ -112,6 +112,8 @@ impl Spilling<'_> {
             runs.push(Run { rows, begins });
         }
         outbound.retire(0)?;
+        // What a function returns is lost where a drop behind it panics.
+        drop(outbound);
         if self.scan.len() > 1 {
             // Other devices read what was copied.
             stream.synchronize()?;

@@ -87,10 +87,12 @@ impl AppendedRows {
     }
 
     /// All rows, for what follows on the stream.
-    pub(in crate::exec) fn finish(mut self) -> Result<Intermediate> {
-        self.lane.retire(&mut self.under_way, 0)?;
-        let (columns, shard) = (std::mem::take(&mut self.columns), std::mem::take(&mut self.all));
-        Ok(Intermediate::new(columns, self.rows_max, vec![shard]))
+    pub(in crate::exec) fn finish(self) -> Result<Intermediate> {
+        let Self { lane, mut under_way, columns, rows_max, all, .. } = self;
+        lane.retire(&mut under_way, 0)?;
+        // What a function returns is lost where a drop behind it panics.
+        drop((lane, under_way));
+        Ok(Intermediate::new(columns, rows_max, vec![all]))
     }
 
     /// Moves the rows to where there is room for as many as are expected, of which there will be `rows` now.

@@ -353,6 +353,8 @@ fn cut_rows(
         runs.push(Run { rows: away, begins });
     }
     outbound.retire(0)?;
+    // What a function returns is lost where a drop behind it panics.
+    drop(outbound);
     // Other devices, and the host, read what was copied.
     stream.synchronize()?;
     Ok(runs)
