@@ -91,7 +91,7 @@ async fn faults_are_reported_and_expected_errors_fall_back() {
             calls_of_a_run(&context, &plan, &wanted).await;
             let calls = calls_of_a_run(&context, &plan, &wanted).await;
             let what = format!("{cause:?}, {on_fault:?}");
-            let (mut fallbacks, mut errors) = (0, 0);
+            let (mut fallbacks, mut errors, mut begun_again) = (0, 0, 0);
             for nth in points(&what, calls) {
                 let point = format!("WARPJOIN_FAULT='{what} at call {nth}'");
                 let query = physical(&context, SQL).await;
@@ -101,6 +101,8 @@ async fn faults_are_reported_and_expected_errors_fall_back() {
                 match outcome {
                     Ok(batches) => {
                         assert_eq!(rows(&batches, true), wanted, "{point}");
+                        // A query that finds no memory begins again on the devices, where this time there is some.
+                        begun_again += usize::from(shown(&query).contains("one at a time"));
                         if let Some(fallback) = &Placement::of(&query).device[0].fallback {
                             assert_eq!(fallback.cause, cause, "{point}: {fallback}");
                             assert!(on_fault == OnFault::Fallback || !cause.is_fault(), "{point}: {fallback}");
@@ -120,8 +122,11 @@ async fn faults_are_reported_and_expected_errors_fall_back() {
                 assert_eq!(plan.live_bytes(), 0, "{point}");
             }
             // Some failures have no effect, such as those of timing calls.
-            let has_effect = fallbacks + errors > 3 || named_point().is_some();
-            assert!(has_effect, "{what}: {fallbacks} fallbacks, {errors} errors");
+            assert!(begun_again == 0 || cause == Cause::OutOfMemory, "{what}");
+            // Without memory on a device, the host's does, or passes do, at most calls.
+            let least = if cause == Cause::OutOfMemory { 1 } else { 4 };
+            let has_effect = fallbacks + errors + begun_again >= least || named_point().is_some();
+            assert!(has_effect, "{what}: {fallbacks} fallbacks, {errors} errors, {begun_again} begun again");
             calls_of_a_run(&context, &plan, &wanted).await;
         }
     }

@@ -482,7 +482,7 @@ mod tests {
     #[test]
     fn entries_have_full_keys() {
         let options = WarpjoinOptions::default();
-        assert_eq!(options.entries().len(), 26);
+        assert_eq!(options.entries().len(), 27);
         assert!(options.entries().iter().all(|entry| entry.key.starts_with("warpjoin.")));
     }
 }

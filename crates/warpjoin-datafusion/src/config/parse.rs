@@ -40,7 +40,7 @@ pub(super) fn parse_folder(key: &str, value: &str) -> Result<Option<PathBuf>> {
     let folder = (!value.is_empty() && !value.eq_ignore_ascii_case("off")).then(|| PathBuf::from(value));
     match &folder {
         Some(missing) if !missing.is_dir() => Err(DataFusionError::Configuration(format!(
-            "warpjoin.{key} = '{value}': expected a folder that exists, or off"
+            "warpjoin.{key} takes a folder that exists, or off, not '{value}'"
         ))),
         _ => Ok(folder),
     }
