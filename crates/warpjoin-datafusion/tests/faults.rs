@@ -123,9 +123,9 @@ async fn faults_are_reported_and_expected_errors_fall_back() {
             }
             // Some failures have no effect, such as those of timing calls.
             assert!(begun_again == 0 || cause == Cause::OutOfMemory, "{what}");
-            // Without memory on a device, the host's does, or passes do, at most calls.
-            let least = if cause == Cause::OutOfMemory { 1 } else { 4 };
-            let has_effect = fallbacks + errors + begun_again >= least || named_point().is_some();
+            // Without memory on a device, the host's may do, or passes, at all calls that were looked at.
+            let must_have = cause != Cause::OutOfMemory && named_point().is_none();
+            let has_effect = fallbacks + errors + begun_again > 3 || !must_have;
             assert!(has_effect, "{what}: {fallbacks} fallbacks, {errors} errors, {begun_again} begun again");
             calls_of_a_run(&context, &plan, &wanted).await;
         }
