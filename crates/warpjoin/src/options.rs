@@ -79,8 +79,8 @@ pub struct ExecOptions {
     pub chunk_rows: Option<u64>,
     /// Writes rows to the host's memory, as where a device has no room for them, so that tests meet it.
     pub writes_to_host: bool,
-    /// Joins and group-bys go over some partitions of their rows at a time, of so many build rows or rows to group, and sorts and windows
-    /// over ranges of so many rows, as where these have no room, so that tests meet it.
+    /// Joins and group-bys go over some partitions at a time, sorts and windows over some rows, as where these have no room, so that
+    /// tests meet it. The most build rows, rows to group, or rows to sort of a pass.
     pub pass_rows: Option<u64>,
     /// Threads of the host that drive several devices.
     pub device_threads: DeviceThreads,

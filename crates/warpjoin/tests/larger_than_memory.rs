@@ -43,6 +43,12 @@ fn sorted(batches: &[RecordBatch]) -> Vec<Row> {
     rows
 }
 
+fn assert_nothing_is_held(session: &Session) {
+    for device in session.devices() {
+        assert_eq!((device.memory().used_bytes(), device.host_memory().used_bytes()), (0, 0));
+    }
+}
+
 /// Pipelines whose names have this text.
 fn pipelines(metrics: &QueryMetrics, text: &str) -> usize {
     metrics.pipelines.iter().filter(|pipeline| pipeline.name.contains(text)).count()
@@ -95,9 +101,7 @@ fn groups_and_tables_without_room_are_made_in_passes() {
                 output.metrics.pipelines
             );
             drop((tables, output));
-            for device in session.devices() {
-                assert_eq!((device.memory().used_bytes(), device.host_memory().used_bytes()), (0, 0));
-            }
+            assert_nothing_is_held(&session);
         }
     }
 }
@@ -134,9 +138,7 @@ fn a_query_whose_tables_have_no_room_together_begins_again_with_the_least_memory
         assert_eq!(rows.len() as i64, ROWS / 2);
         assert_eq!(rows.into_iter().step_by(2500).collect::<Vec<_>>(), few);
         drop((plan, facts, dimension, output));
-        for device in session.devices() {
-            assert_eq!((device.memory().used_bytes(), device.host_memory().used_bytes()), (0, 0));
-        }
+        assert_nothing_is_held(&session);
     }
 }
 
@@ -198,9 +200,7 @@ fn sorts_and_windows_without_room_are_made_by_ranges() {
                 output.metrics.pipelines
             );
             drop((tables, output));
-            for device in session.devices() {
-                assert_eq!((device.memory().used_bytes(), device.host_memory().used_bytes()), (0, 0));
-            }
+            assert_nothing_is_held(&session);
         }
     }
 }
@@ -243,9 +243,7 @@ fn rows_without_room_on_the_host_go_to_files() {
             assert!(error.contains("missing") && error.contains("spill"), "{name}: {error}");
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
             drop((tables, output));
-            for device in session.devices() {
-                assert_eq!((device.memory().used_bytes(), device.host_memory().used_bytes()), (0, 0));
-            }
+            assert_nothing_is_held(&session);
         }
     }
 }

@@ -278,9 +278,8 @@ impl Query<'_> {
         let devices = self.devices();
         let counted = self.on_each(|lane| {
             let shard = &rows.shards[lane.device];
-            let mut by_owner = vec![0u64; devices];
             if shard.rows == 0 {
-                return Ok((by_owner, None));
+                return Ok((vec![0; devices], None));
             }
             let upload = || lane.stream.upload(bytemuck::cast_slice(owners.words())).map(Some);
             let (splitters, ranges) = match owners {
@@ -289,16 +288,9 @@ impl Query<'_> {
                 Owners::Ranges(_) => (None, upload()?),
             };
             let (launch, rows_each) = blocks_for(shard.rows, &lane.stream);
-            let mut words = vec![0u64; launch.blocks as usize * devices];
-            let counts = lane.stream.alloc(words.len() as u64 * 8)?;
+            let counts = lane.stream.alloc(u64::from(launch.blocks) * devices as u64 * 8)?;
             let counted = CountedShard { launch, rows_each, counts, splitters, ranges };
-            let params = CountParams { route: route_of((&rows.columns, shard, 0), &counted, devices)? };
-            let launch = Launch { shared_bytes: DEVICES_MAX as u32 * 4, ..launch };
-            lane.launch(&kernels[lane.device], launch, &params)?;
-            lane.stream.read(&counted.counts, 0, bytemuck::cast_slice_mut(&mut words))?;
-            for (owner, rows) in by_owner.iter_mut().enumerate() {
-                *rows = words.iter().skip(owner).step_by(devices).sum();
-            }
+            let by_owner = count_shard(lane, &kernels[lane.device], (&rows.columns, shard, 0), &counted, devices)?;
             Ok((by_owner, Some(counted)))
         })?;
         let (rows, launches) = counted.into_iter().unzip();
@@ -402,17 +394,12 @@ pub(super) fn split_by_ranges(
         return Ok((shard, begins));
     }
     let (launch, rows_each) = blocks_for(shard.rows, &stream);
-    let mut words = vec![0u64; launch.blocks as usize * ranges];
-    let counts = stream.alloc(words.len() as u64 * 8)?;
+    let counts = stream.alloc(u64::from(launch.blocks) * ranges as u64 * 8)?;
     let splitters = Some(stream.upload(bytemuck::cast_slice(splitters))?);
     let counted = CountedShard { launch, rows_each, counts, splitters, ranges: None };
-    let route = || route_of((columns, &shard, key), &counted, ranges);
-    let count = Launch { shared_bytes: DEVICES_MAX as u32 * 4, ..launch };
-    lane.launch(&kernels.count[lane.device], count, &CountParams { route: route()? })?;
-    stream.read(&counted.counts, 0, bytemuck::cast_slice_mut(&mut words))?;
+    let rows_of = count_shard(lane, &kernels.count[lane.device], (columns, &shard, key), &counted, ranges)?;
     let mut begins = vec![0u64];
-    for range in 0..ranges {
-        let rows: u64 = words.iter().skip(range).step_by(ranges).sum();
+    for (range, rows) in rows_of.into_iter().enumerate() {
         begins.push(begins[range] + rows);
     }
     let split = IntermediateShard { rows: shard.rows, ..allocate(&stream, columns, shard.rows)? };
@@ -421,10 +408,26 @@ pub(super) fn split_by_ranges(
             let begin = begins[..ranges].get(range)? * parts[part].width_bytes;
             parts[part].of(&split).map(|to| (to, begin))
         };
-        let params = RowsParams { route: route()?, columns: columns_of(parts, &shard, target_of) };
+        let route = route_of((columns, &shard, key), &counted, ranges)?;
+        let params = RowsParams { route, columns: columns_of(parts, &shard, target_of) };
         lane.launch(&kernels.rows[lane.device], launch, &params)?;
     }
     Ok((split, begins))
+}
+
+/// The rows of a device by owner. Waits.
+fn count_shard(
+    lane: &mut Lane<'_>,
+    kernel: &Kernel,
+    rows: (&[ColumnType], &IntermediateShard, usize),
+    counted: &CountedShard,
+    owners: usize,
+) -> Result<Vec<u64>> {
+    let launch = Launch { shared_bytes: DEVICES_MAX as u32 * 4, ..counted.launch };
+    lane.launch(kernel, launch, &CountParams { route: route_of(rows, counted, owners)? })?;
+    let mut words = vec![0u64; launch.blocks as usize * owners];
+    lane.stream.read(&counted.counts, 0, bytemuck::cast_slice_mut(&mut words))?;
+    Ok((0..owners).map(|owner| words.iter().skip(owner).step_by(owners).sum()).collect())
 }
 
 /// Blocks that count rows by owner and send them, and the rows of each.

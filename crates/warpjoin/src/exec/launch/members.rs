@@ -1,5 +1,6 @@
 //! Parts of a query that devices do by themselves, each as a query of its own.
 
+use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
@@ -51,4 +52,9 @@ impl Query<'_> {
         }
         Ok(outcomes)
     }
+}
+
+/// Which of `count` neighbours one of several devices takes.
+pub(in crate::exec) fn share_of(device: usize, devices: usize, count: usize) -> Range<usize> {
+    device * count / devices..(device + 1) * count / devices
 }

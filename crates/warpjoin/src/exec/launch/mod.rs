@@ -15,6 +15,7 @@ mod target;
 mod tier;
 
 pub(super) use lane::{Job, Lane};
+pub(super) use members::share_of;
 pub(super) use shape::launch_shape;
 pub(crate) use shape::{Strides, TileLaunch, partition_launch};
 pub(super) use sink::{DeviceSink, Pushed};

@@ -8,6 +8,7 @@ use warpjoin_device::{Cause, Event, Stream};
 use crate::Result;
 use crate::codegen::RowShape;
 use crate::devices::{CopyLane, SpilledColumns};
+use crate::exec::launch::share_of;
 use crate::exec::relation::{PassBits, RowSlice};
 
 /// Bits of spilled partitions: enough for these to be even.
@@ -60,10 +61,9 @@ impl SpilledRows {
         self.runs.iter().map(Run::rows).sum()
     }
 
-    /// The partitions that a device goes over, of so many devices.
+    /// The partitions that one of several devices goes over.
     pub(in crate::exec) fn partitions_of(device: usize, devices: usize) -> Range<usize> {
-        let begin = |device: usize| (device << SPILL_BITS.total()) / devices;
-        begin(device)..begin(device + 1)
+        share_of(device, devices, 1 << SPILL_BITS.total())
     }
 
     /// Rows of some partitions.

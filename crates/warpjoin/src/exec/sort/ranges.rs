@@ -13,7 +13,7 @@ use crate::codegen::SortShape;
 use crate::column::ColumnType;
 use crate::devices::{ColumnBytes, Outbound, SpilledColumns};
 use crate::exec::exchange::{SplitKernels, split_by_ranges};
-use crate::exec::launch::Lane;
+use crate::exec::launch::{Lane, share_of};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, IntermediateColumn, IntermediateShard};
@@ -29,7 +29,7 @@ const FREE_DIVISOR: u64 = 8;
 const CHUNK_ROWS_MIN: u64 = 128;
 /// Rather that than less, if a quarter of the free memory has room for it: the host's memory comes in pages.
 const CHUNK_BYTES_MIN: u64 = 32 << 20;
-/// A device does not sort so many rows at once: their numbers have 32 bits.
+/// A device sorts fewer rows than this at once: their numbers have 32 bits.
 const SORT_ROWS_MAX: u64 = u32::MAX as u64;
 /// Ranges that rows are cut into at once: as many as the kernels of an exchange have owners.
 const RANGES: usize = 8;
@@ -213,10 +213,10 @@ impl Query<'_> {
         let cut = CutRows { columns, rows_max, cuts, runs: runs.into_iter().flatten().collect() };
         let devices = self.devices();
         let parts = self.on_members(|query, device| {
-            let begin = |device: usize| device * cut.cuts.count() / devices;
+            let own = share_of(device, devices, cut.cuts.count());
             let mut finished = AppendedRows::new(&query.streams[0])?;
-            let all = (begin(device)..begin(device + 1)).map(|range| cut.rows_of(range)).sum::<u64>();
-            for range in begin(device)..begin(device + 1) {
+            let all = own.clone().map(|range| cut.rows_of(range)).sum::<u64>();
+            for range in own {
                 query.finish_range(&cut, range, by, all, &mut finished)?;
             }
             if !finished.has_parts() {
@@ -273,7 +273,7 @@ impl Query<'_> {
         Ok(())
     }
 
-    /// Brings rows of a range to the device, so many from one of them on, and finishes them.
+    /// Brings `count` rows of a range to the device, from row `first` on, and finishes them.
     fn finish_rows(
         &mut self,
         cut: &CutRows,
@@ -328,8 +328,8 @@ impl Query<'_> {
     }
 }
 
-/// Cuts `rows` rows of a device, which `load` brings there from a row on, so many at a time: while some are cut, those before are copied
-/// to the host.
+/// Cuts the rows of a device chunk by chunk; `load` brings a number of rows there, from a row on. While a chunk is cut, the one before is
+/// copied to the host.
 fn cut_rows(
     lane: &mut Lane<'_>,
     kernels: &SplitKernels,
