@@ -1,7 +1,7 @@
-//! A join and a group-by of more rows than the first GPU's memory budget holds, from columns in the host's memory; results
-//! checked. Beside them, in the same run, the rate of the bus.
+//! A join, a group-by and a sort of more rows than the memory budget of the GPUs holds, from columns in the host's memory;
+//! results checked. Beside them, in the same run, the rate of the bus.
 //!
-//! `cargo run --release -p warpjoin --example larger_than_memory -- [rows in bits] [budget in MiB] [runs]`
+//! `cargo run --release -p warpjoin --example larger_than_memory -- [rows in bits] [budget in MiB a GPU] [runs] [GPUs]`
 //!
 //! With `WARPJOIN_PIPELINES` set, it prints what each pipeline took.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::cast_precision_loss)]
@@ -13,7 +13,7 @@ use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use warpjoin::exec::run;
 use warpjoin::expr::Expr;
-use warpjoin::plan::{AggregateCall, AggregateFunction, Plan, PlanKind};
+use warpjoin::plan::{AggregateCall, AggregateFunction, Plan, PlanKind, SortKey};
 use warpjoin::{ExecOptions, GroupBy, HashJoin, QueryOutput, Session, Table, TableBuilder};
 use warpjoin_device::{CudaOptions, SimOptions, open_cuda, open_simulated};
 
@@ -27,8 +27,9 @@ fn main() {
         std::env::args().nth(index).map_or(default, |number| number.parse().expect("a number"))
     };
     let (rows, budget_bytes, runs) = (1u64 << number(1, 24), number(2, 128) << 20, number(3, 3));
-    let devices = open_cuda(&CudaOptions { devices: Some(1), ..CudaOptions::default() })
-        .or_else(|_| open_simulated(&SimOptions::default()))
+    let count = number(4, 1) as usize;
+    let devices = open_cuda(&CudaOptions { devices: Some(count), ..CudaOptions::default() })
+        .or_else(|_| open_simulated(&SimOptions { devices: count, ..SimOptions::default() }))
         .expect("a device");
     let session = Session::new(devices).expect("a session");
     let (up, down) = bus_rates(&session);
@@ -48,7 +49,7 @@ fn main() {
         assert_eq!((column(0) as u64, column(1)), (rows, all_values), "what all rows add up to");
     }
 
-    let groups = GroupBy::new(probe).key("k").unwrap().aggregate(AggregateFunction::Sum, Some("v")).unwrap();
+    let groups = GroupBy::new(Arc::clone(&probe)).key("k").unwrap().aggregate(AggregateFunction::Sum, Some("v")).unwrap();
     let groups = totals(groups.plan().unwrap(), 1);
     for _ in 0..runs {
         let started = Instant::now();
@@ -57,6 +58,28 @@ fn main() {
         let column = |index: usize| output.batches[0].column(index).as_primitive::<Int64Type>().value(0);
         assert_eq!((column(0) as u64, column(1)), (rows, all_values), "what all groups add up to");
     }
+
+    let sort = sort(probe);
+    for _ in 0..runs {
+        let started = Instant::now();
+        let output = run(&session, &sort, &[], &options).expect("a sort");
+        report(&format!("sort of {rows} rows"), started, &output, rows);
+        let column = |index: usize| {
+            output.batches.iter().flat_map(move |batch| batch.column(index).as_primitive::<Int64Type>().values().iter())
+        };
+        assert!(column(0).is_sorted(), "rows in order");
+        assert_eq!((column(0).count() as u64, column(1).sum()), (rows, all_values), "what all rows add up to");
+    }
+}
+
+/// All rows of a table in the order of its first column.
+fn sort(table: Arc<Table>) -> Plan {
+    let schema = table.schema();
+    let kind = PlanKind::Scan { table, projection: vec![0, 1] };
+    let input = Box::new(Plan { kind, schema: Arc::clone(&schema) });
+    let key = Expr::column(0, DataType::Int64, false);
+    let keys = vec![SortKey { expr: key, descending: false, nulls_first: false }];
+    Plan { kind: PlanKind::Sort { input, keys, skip: 0, fetch: None }, schema }
 }
 
 /// The number of rows, and the sum of a column.
