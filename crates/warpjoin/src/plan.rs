@@ -258,6 +258,8 @@ pub struct ReductionTest {
     pub has_bounds: bool,
     /// Rows that are expected to be tested.
     pub rows: u64,
+    /// They come in the order of the key.
+    pub is_ordered: bool,
 }
 
 /// What a runtime filter looks into.

@@ -378,8 +378,11 @@ fn nodes() -> Vec<Plan> {
         FetchPlan { input: *input(), table: Arc::clone(&other_table), row: 1, columns: vec![1] }
     );
     let fetches = [&fetches[..1], &fetches[2..]].concat();
-    let test = ReductionTest { form: FilterForm::Table, has_bounds: false, rows: 1 };
-    let tests = with_each_field_changed!(test, ReductionTest { form: FilterForm::Bloom, has_bounds: true, rows: 2 });
+    let test = ReductionTest { form: FilterForm::Table, has_bounds: false, rows: 1, is_ordered: false };
+    let tests = with_each_field_changed!(
+        test,
+        ReductionTest { form: FilterForm::Bloom, has_bounds: true, rows: 2, is_ordered: true }
+    );
     let reduced = |table, key, test| Mark::Reduced { table, keys: vec![column(key)], test };
     let marks = [
         Mark::SharedBuild(0),

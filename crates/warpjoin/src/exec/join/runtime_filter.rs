@@ -70,7 +70,7 @@ impl Query<'_> {
         let is_table = !has_keys || table.shape.slots == Slots::Bits;
         let mut form = if is_table { FilterForm::Table } else { planned.form };
         if form == FilterForm::Table && self.options.runtime_filters.form().is_none() {
-            form = self.form_of(table, span, planned.rows);
+            form = self.form_of(table, span, &planned);
         }
         let table_bytes = table.shards.iter().map(|shard| shard.slots.bytes()).max().unwrap_or(0);
         let is_small = |span: u64| span / 8 <= BITMAP_BYTES_MAX.max(table_bytes);
@@ -93,7 +93,7 @@ impl Query<'_> {
     }
 
     /// The cheapest form for a finished table.
-    fn form_of(&self, table: &JoinTable, span: Option<u64>, rows: u64) -> FilterForm {
+    fn form_of(&self, table: &JoinTable, span: Option<u64>, planned: &ReductionTest) -> FilterForm {
         let keys = table.build.shards.iter().map(|shard| shard.rows).max().unwrap_or(0) as f64;
         let table_bytes = table.shards.iter().map(|shard| shard.slots.bytes()).max().unwrap_or(0) as f64;
         // In the order of its keys a table that is indexed by them is always near, which the plan knew.
@@ -101,7 +101,7 @@ impl Query<'_> {
             return FilterForm::Table;
         }
         let span = span.map(|span| span as f64);
-        Costs::of(self.session.device_set()).filter_of_table(keys, span, table_bytes, rows as f64)
+        Costs::of(self.session.device_set()).filter_of_table(keys, span, table_bytes, planned)
     }
 
     /// The filter of a table of a shared build side, made when it is first asked for.

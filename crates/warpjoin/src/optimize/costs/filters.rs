@@ -1,9 +1,9 @@
 //! What tests of keys before a probe cost: in the table, by a bitmap, by a Bloom filter.
 
-use super::rates::{CLEAR_PS_PER_BYTE, FILL_PS, FILL_READ_PS, HASHED_PS, NEAR_PS};
+use super::rates::{CLEAR_PS_PER_BYTE, FILL_PS, FILL_READ_PS, HASHED_PS, NEAR_PS, ORDERED_PROBE_PS};
 use super::tables::probe_ps;
 use super::{BuildSide, Costs};
-use crate::plan::FilterForm;
+use crate::plan::{FilterForm, ReductionTest};
 
 /// A filter of its own must cost so many times less than looking into the table, as that is estimated.
 const FILTER_GAIN_MIN: f64 = 1.25;
@@ -22,6 +22,8 @@ struct FilteredTable {
     access_ps: f64,
     /// Keys are hashed, and compared with what is found.
     is_hashed: bool,
+    /// Rows are tested in the order of their keys.
+    is_ordered: bool,
 }
 
 impl FilteredTable {
@@ -33,14 +35,14 @@ impl FilteredTable {
 
 impl Costs {
     /// The cheapest way to test `rows` rows for a match in a table, and what that costs; in the order of the keys, lookups
-    /// in a table that is indexed by them are of neighbours.
+    /// in what is indexed by them are of neighbours.
     pub(in crate::optimize) fn filter(&self, side: &BuildSide, rows: f64, is_ordered: bool) -> (FilterForm, f64) {
         self.filter_form(&self.filtered(side, is_ordered), rows)
     }
 
     fn filtered(&self, side: &BuildSide, is_ordered: bool) -> FilteredTable {
         let (access_ps, is_hashed) = (self.lookup_ps(side, is_ordered), !self.is_direct(side));
-        FilteredTable { keys: side.rows, span: side.span, access_ps, is_hashed }
+        FilteredTable { keys: side.rows, span: side.span, access_ps, is_hashed, is_ordered }
     }
 
     /// A lookup in a table that a filter may stand in front of.
@@ -49,10 +51,17 @@ impl Costs {
     }
 
     /// The cheapest form for a hash table of `table_bytes` that is there; `span`: numbers that a key word can be, if few
-    /// enough to tell.
-    pub(crate) fn filter_of_table(&self, keys: f64, span: Option<f64>, table_bytes: f64, rows: f64) -> FilterForm {
+    /// enough to tell. As many rows as `planned` are tested, in the same order.
+    pub(crate) fn filter_of_table(
+        &self,
+        keys: f64,
+        span: Option<f64>,
+        table_bytes: f64,
+        planned: &ReductionTest,
+    ) -> FilterForm {
         let access_ps = probe_ps(table_bytes / self.l2_bytes);
-        self.filter_form(&FilteredTable { keys, span, access_ps, is_hashed: true }, rows).0
+        let table = FilteredTable { keys, span, access_ps, is_hashed: true, is_ordered: planned.is_ordered };
+        self.filter_form(&table, planned.rows as f64).0
     }
 
     /// Bits that a Bloom filter of so many keys has for each.
@@ -66,14 +75,17 @@ impl Costs {
         if !table.is_hashed && table.access_ps <= NEAR_PS {
             return (FilterForm::Table, by_table);
         }
-        let by_words = |bytes: f64| {
+        let by_words = |bytes: f64, access_ps: f64| {
             let fill = if bytes <= self.l2_bytes { FILL_PS.0 } else { FILL_PS.1 };
             let made = table.keys * (FILL_READ_PS + fill) + bytes * CLEAR_PS_PER_BYTE + 2.0 * self.launch_ps;
-            made + rows * probe_ps(bytes / self.l2_bytes)
+            made + rows * access_ps
         };
-        let bloom = by_words(table.keys * self.bloom_bits(table.keys) / 8.0);
+        let access_ps = |bytes: f64| probe_ps(bytes / self.l2_bytes);
+        let bloom_bytes = table.keys * self.bloom_bits(table.keys) / 8.0;
+        let bloom = by_words(bloom_bytes, access_ps(bloom_bytes));
+        let of_bitmap = |bytes: f64| if table.is_ordered { ORDERED_PROBE_PS } else { access_ps(bytes) };
         // The bitmap is exact, and a search of it takes no hash.
-        let (form, by_filter) = match table.span.map(|span| by_words(span / 8.0)) {
+        let (form, by_filter) = match table.span.map(|span| by_words(span / 8.0, of_bitmap(span / 8.0))) {
             Some(bitmap) if bitmap <= bloom => (FilterForm::Bitmap, bitmap),
             _ => (FilterForm::Bloom, bloom),
         };
@@ -88,7 +100,7 @@ mod tests {
 
     /// A hash table of slots of 16 bytes.
     fn table(keys: f64, span: Option<f64>) -> FilteredTable {
-        FilteredTable { keys, span, access_ps: probe_ps(32.0 * keys / COSTS.l2_bytes), is_hashed: true }
+        FilteredTable { keys, span, access_ps: probe_ps(32.0 * keys / COSTS.l2_bytes), is_hashed: true, is_ordered: false }
     }
 
     fn form(table: &FilteredTable, rows: f64) -> FilterForm {
@@ -114,6 +126,12 @@ mod tests {
             (1e9, None, 1e9, FilterForm::Table),
         ] {
             assert_eq!(form(&table(keys, span), rows), wanted, "{keys} {span:?} {rows}");
+        }
+        // The words of a bitmap that rows come by one after the other: as near as those of a filter in L2.
+        for (span, wanted) in [(6e8, FilterForm::Bitmap), (1e12, FilterForm::Bloom)] {
+            let in_order = FilteredTable { is_ordered: true, ..table(1e7, Some(span)) };
+            assert_eq!(form(&in_order, 3e8), wanted);
+            assert_eq!(form(&table(1e7, Some(span)), 3e8), FilterForm::Bloom);
         }
         // Tables by key that are near, and neighbours of an ordered one.
         for (keys, access_ps) in [(1e5, 8.0), (1e8, 3.0)] {
