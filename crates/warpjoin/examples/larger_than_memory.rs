@@ -49,7 +49,8 @@ fn main() {
         assert_eq!((column(0) as u64, column(1)), (rows, all_values), "what all rows add up to");
     }
 
-    let groups = GroupBy::new(Arc::clone(&probe)).key("k").unwrap().aggregate(AggregateFunction::Sum, Some("v")).unwrap();
+    let groups =
+        GroupBy::new(Arc::clone(&probe)).key("k").unwrap().aggregate(AggregateFunction::Sum, Some("v")).unwrap();
     let groups = totals(groups.plan().unwrap(), 1);
     for _ in 0..runs {
         let started = Instant::now();

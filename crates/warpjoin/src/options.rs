@@ -44,6 +44,9 @@ pub struct ExecOptions {
     /// Build rows from which on those that match nothing are dropped before a table is made of them. `None`: where the
     /// side that probes is much smaller.
     pub reduced_rows_min: Option<u64>,
+    /// Build rows from which on existence joins with an inequality are told by the extremes of each key. `None`: where lists
+    /// of rows take longer.
+    pub extremes_rows_min: Option<u64>,
     /// Distinct strings of a column from which on devices evaluate LIKE and comparisons; `None`: 4096.
     pub tested_strings_min: Option<usize>,
     /// Output buffers that leave more unused are copied to smaller ones; `None`: 64 MiB.
@@ -202,6 +205,7 @@ impl Default for ExecOptions {
             join_form: None,
             partition_rows: None,
             reduced_rows_min: None,
+            extremes_rows_min: None,
             tested_strings_min: None,
             waste_bytes_max: None,
             sort_few_rows: None,

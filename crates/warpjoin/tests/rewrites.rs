@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use warpjoin::exec::{self, JoinOrder, Materialization};
-use warpjoin::expr::Expr;
+use warpjoin::expr::{CompareOp, Expr};
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, PlanKind, SortKey};
 use warpjoin::{ExecOptions, QueryMetrics, Session, Table};
 
@@ -149,6 +149,71 @@ fn small_probe_sides_reduce_build_sides() {
         // Where so few rows are at stake, nobody does it unasked.
         let plan = join(scan(&large), below(scan(&small), 1, 3), (0, 0), ProbeOuter, vec![1]);
         assert!(run(&session, &plan, &as_given()).1.decisions.is_empty());
+    }
+}
+
+/// Whether a key has another value, a smaller or a larger one is told by its extremes: of rows with null keys, null values, keys
+/// whose values are all null, one value, or several.
+#[test]
+fn extremes_tell_of_inequalities() {
+    use JoinKind::{ProbeAnti, ProbeMark, ProbeSemi};
+    let nullable = |first: &str, second: &str, rows: Vec<(Option<i64>, Option<i64>)>| {
+        let (keys, values): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        let fields = [first, second].map(|name| Field::new(name, DataType::Int64, true));
+        let columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(keys)), Arc::new(Int64Array::from(values))];
+        RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), columns).expect("a batch")
+    };
+    let some = |value: i64, without: i64| (value % without != 0).then_some(value);
+    let build_rows: Vec<_> = (0..3000).map(|row| (some(row / 4, 31), some(row * row % 5, 3))).collect();
+    let probe_rows: Vec<_> = (0..700).map(|row| (some(row * 3 % 800, 37), some(row % 7 - 1, 5))).collect();
+    let column = |index: usize| Expr::column(index, DataType::Int64, true);
+    for devices in [1, 2] {
+        let session = simulated().open(devices).expect("a session");
+        let tables = [("b", &build_rows), ("p", &probe_rows)].map(|(side, rows)| {
+            let [key, value] = ["k", "v"].map(|name| format!("{side}_{name}"));
+            upload(&session, &nullable(&key, &value, rows.clone()))
+        });
+        for (kind, output) in [(ProbeSemi, vec![3, 2]), (ProbeAnti, vec![2, 3]), (ProbeMark, vec![3, 4])] {
+            use CompareOp::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+            for (op, is_mirrored) in [NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual, Equal]
+                .into_iter()
+                .flat_map(|op| [(op, false), (op, true)])
+            {
+                let mut plan = join(scan(&tables[0]), scan(&tables[1]), (0, 0), kind, output.clone());
+                if let PlanKind::Join(join) = &mut plan.kind {
+                    let (left, right) = if is_mirrored { (3, 1) } else { (1, 3) };
+                    join.on = vec![(column(0), column(0))];
+                    join.residual = Some(common::int_plans::compare(op, column(left), column(right)));
+                }
+                let forced = ExecOptions { extremes_rows_min: Some(0), ..as_given() };
+                let (rows, metrics) = run(&session, &plan, &forced);
+                let holds = |left: i64, right: i64| match op {
+                    Less => left < right,
+                    LessOrEqual => left <= right,
+                    Greater => left > right,
+                    GreaterOrEqual => left >= right,
+                    Equal => left == right,
+                    _ => left != right,
+                };
+                let exists = |&(key, value): &(Option<i64>, Option<i64>)| {
+                    build_rows.iter().any(|&(build_key, build_value)| {
+                        let (Some(build), Some(value)) = (build_value, value) else { return false };
+                        let (left, right) = if is_mirrored { (value, build) } else { (build, value) };
+                        key.is_some() && build_key == key && holds(left, right)
+                    })
+                };
+                let wanted = match kind {
+                    ProbeSemi => probe_rows.iter().filter(|row| exists(row)).count(),
+                    ProbeAnti => probe_rows.iter().filter(|row| !exists(row)).count(),
+                    _ => probe_rows.len(),
+                };
+                assert_eq!(rows.len(), wanted, "{kind:?} {op:?} {is_mirrored}");
+                assert_eq!(rows, run(&session, &plan, &as_given()).0, "{kind:?} {op:?} {is_mirrored}");
+                let is_said = metrics.decisions.iter().any(|line| line.starts_with("extremes: rows of b_k:3000"));
+                assert_eq!(is_said, op != Equal, "{:?}", metrics.decisions);
+                assert_eq!(named(&metrics, "[lists") > 0, op == Equal, "{:?}", metrics.pipelines);
+            }
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 pub(crate) mod costs;
 mod eager;
 mod estimate;
+mod extremes;
 mod filter_tables;
 mod filters;
 mod late;
@@ -79,6 +80,8 @@ pub(crate) fn optimize(
     optimized = late::place(optimized, context, &mut optimizer.notes);
     optimized = rewrite_full_joins(optimized);
     optimized = reduce::place(optimized, InputTables(inputs), options.reduced_rows_min, &mut optimizer.notes);
+    // Of build sides as they are by now.
+    optimized = extremes::place(optimized, InputTables(inputs), options.extremes_rows_min, &mut optimizer.notes);
     // What it becomes asks whether the build side has rows, and a reduced one may have none.
     optimized = rewrite_not_in(optimized);
     let elapsed_ns = started.elapsed().as_nanos() as u64;

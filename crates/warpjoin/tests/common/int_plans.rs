@@ -18,6 +18,12 @@ pub(crate) fn int(column: usize) -> Expr {
     Expr::column(column, DataType::Int64, false)
 }
 
+pub(crate) fn compare(op: CompareOp, left: Expr, right: Expr) -> Expr {
+    let nullable = left.nullable || right.nullable;
+    let kind = ExprKind::Compare(op, Box::new(left), Box::new(right));
+    Expr { kind, data_type: DataType::Boolean, nullable }
+}
+
 pub(crate) fn of_ints(kind: PlanKind, columns: usize) -> Plan {
     let fields: Vec<Field> = (0..columns).map(|c| Field::new(format!("c{c}"), DataType::Int64, true)).collect();
     Plan { kind, schema: Arc::new(Schema::new(fields)) }
@@ -30,9 +36,7 @@ pub(crate) fn scan(table: &Arc<Table>) -> Plan {
 
 pub(crate) fn below(input: Plan, column: usize, bound: i128) -> Plan {
     let schema = input.schema.clone();
-    let bound = Box::new(Expr::literal(Scalar::Int(bound), DataType::Int64));
-    let kind = ExprKind::Compare(CompareOp::Less, Box::new(int(column)), bound);
-    let predicate = Expr { kind, data_type: DataType::Boolean, nullable: false };
+    let predicate = compare(CompareOp::Less, int(column), Expr::literal(Scalar::Int(bound), DataType::Int64));
     Plan { kind: PlanKind::Filter { input: Box::new(input), predicate }, schema }
 }
 

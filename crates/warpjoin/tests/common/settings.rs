@@ -111,6 +111,8 @@ impl Settings {
             join_form: self.join_form,
             partition_rows: self.partition_rows,
             reduced_rows_min: self.reduced_rows_min,
+            // With the ones, the others: a draw of its own would change what kept seeds stand for.
+            extremes_rows_min: self.reduced_rows_min.filter(|rows| *rows == 0),
             sort_few_rows: self.sort_few_rows,
             waste_bytes_max: self.waste_bytes_max,
             join_order: self.join_order,

@@ -100,7 +100,13 @@ mod tests {
 
     /// A hash table of slots of 16 bytes.
     fn table(keys: f64, span: Option<f64>) -> FilteredTable {
-        FilteredTable { keys, span, access_ps: probe_ps(32.0 * keys / COSTS.l2_bytes), is_hashed: true, is_ordered: false }
+        FilteredTable {
+            keys,
+            span,
+            access_ps: probe_ps(32.0 * keys / COSTS.l2_bytes),
+            is_hashed: true,
+            is_ordered: false,
+        }
     }
 
     fn form(table: &FilteredTable, rows: f64) -> FilterForm {

@@ -1,0 +1,142 @@
+//! Existence joins with an inequality: whether a build row of the key has another value than the probe row (a smaller one, a
+//! larger one) is told by the least and the largest value of the key's rows. So the build side becomes a row for each key, rather
+//! than lists of rows.
+
+use super::estimate::{Estimate, estimate};
+use super::order::Graph;
+use super::safety::never_fails;
+use crate::expr::{CompareOp, Expr, ExprKind};
+use crate::plan::build::{aggregate, column, compare, join_node};
+use crate::plan::{AggregateCall, AggregateFunction, InputTables, JoinKind, JoinPlan, Plan, PlanKind};
+
+/// Build rows from which on a group-by costs less than the lists.
+const ROWS_MIN: f64 = (1u64 << 22) as f64;
+/// Rows of a key from which on: a table of groups takes an insert of each, lists take several of each row.
+const ROWS_A_KEY_MIN: f64 = 1.5;
+
+/// The plan with extremes for such joins where that pays. With `forced`, of build sides with `forced` rows or more, and no
+/// others.
+pub(super) fn place(plan: Plan, inputs: InputTables<'_>, forced: Option<u64>, notes: &mut Vec<String>) -> Plan {
+    if !plan.holds(&|plan| matches!(&plan.kind, PlanKind::Join(join) if Inequality::of(join).is_some())) {
+        return plan;
+    }
+    plan.rewritten(&mut |plan| {
+        let PlanKind::Join(join) = plan.kind else { return plan };
+        let build = estimate(&join.build, inputs.0);
+        let is_wanted = match forced {
+            Some(rows_min) => build.rows >= rows_min as f64,
+            None => pays(&join, &build),
+        };
+        let Some(inequality) = Inequality::of(&join).filter(|_| is_wanted) else {
+            return Plan { kind: PlanKind::Join(join), ..plan };
+        };
+        notes.push(format!(
+            "extremes: rows of {}:{} become a row for each key with the least and the largest value",
+            join.build.first_column(),
+            build.rows.round(),
+        ));
+        inequality.replaced(*join)
+    })
+}
+
+fn pays(join: &JoinPlan, build: &Estimate) -> bool {
+    let [(Expr { kind: ExprKind::Column(key), .. }, _)] = join.on.as_slice() else { return false };
+    build.rows >= ROWS_MIN && build.columns[*key].distinct_among(build.rows) * ROWS_A_KEY_MIN <= build.rows
+}
+
+/// The condition of such a join: `value op other`, of a build row's value and one of the probe row's.
+struct Inequality {
+    value: Expr,
+    op: CompareOp,
+    /// Over the columns of both sides.
+    other: Expr,
+}
+
+impl Inequality {
+    fn of(join: &JoinPlan) -> Option<Self> {
+        // Of NOT IN null keys matter, too.
+        let is_kind = matches!(join.kind, JoinKind::ProbeSemi | JoinKind::ProbeAnti | JoinKind::ProbeMark);
+        let is_single = is_kind && !join.is_nested() && join.build.shared_build().is_none();
+        let ExprKind::Compare(op, left, right) = &join.residual.as_ref().filter(|_| is_single)?.kind else {
+            return None;
+        };
+        let build_width = join.build.schema.fields().len();
+        let of_build = |expr: &Expr| reads_only(expr, |column| column < build_width);
+        let of_probe = |expr: &Expr| reads_only(expr, |column| column >= build_width);
+        let (value, op, other) = if of_build(left) && of_probe(right) {
+            (left, *op, right)
+        } else if of_probe(left) && of_build(right) {
+            (right, mirrored(*op), left)
+        } else {
+            return None;
+        };
+        // All build rows are grouped, also those that no probe row asks for.
+        let never_fails = |expr: &Expr| never_fails(expr) && is_grouped_plainly(expr);
+        let is_safe = never_fails(value) && join.on.iter().all(|(key, _)| never_fails(key));
+        let is_inequality = !matches!(op, CompareOp::Equal | CompareOp::Identical);
+        (is_safe && is_inequality && value.data_type == other.data_type).then(|| Self {
+            value: value.as_ref().clone(),
+            op,
+            other: other.as_ref().clone(),
+        })
+    }
+
+    /// The extremes that the condition asks for.
+    fn extremes(&self) -> &'static [AggregateFunction] {
+        match self.op {
+            CompareOp::Less | CompareOp::LessOrEqual => &[AggregateFunction::Min],
+            CompareOp::Greater | CompareOp::GreaterOrEqual => &[AggregateFunction::Max],
+            // A value that differs from both is not there unless these do.
+            _ => &[AggregateFunction::Min, AggregateFunction::Max],
+        }
+    }
+
+    /// The join with a row for each key.
+    fn replaced(self, join: JoinPlan) -> Plan {
+        let JoinPlan { build, probe, on, kind, null_equals_null, residual: _, output } = join;
+        let (build_width, keys) = (build.schema.fields().len(), on.len());
+        let of = |&function: &AggregateFunction| {
+            AggregateCall::new(function, Some(self.value.clone()), self.value.data_type.clone())
+        };
+        let calls: Vec<AggregateCall> = self.extremes().iter().map(of).collect();
+        let width = keys + calls.len();
+        let build = aggregate(build, on.iter().map(|(key, _)| key.clone()).collect(), calls);
+        let moved = |column: usize| width + column - build_width;
+        let other = self.other.remap(&moved);
+        let residual =
+            (keys..width).map(|extreme| compare(self.op, &column(&build, extreme), &other)).reduce(|one, another| {
+                let nullable = one.nullable || another.nullable;
+                let data_type = one.data_type.clone();
+                Expr { kind: ExprKind::Or(Box::new(one), Box::new(another)), data_type, nullable }
+            });
+        let on = on.into_iter().enumerate().map(|(index, (_, key))| (column(&build, index), key)).collect();
+        let output = output.into_iter().map(moved).collect();
+        join_node(JoinPlan { build, probe, on, kind, null_equals_null, residual, output })
+    }
+}
+
+/// `b op a`, as `a op b` says it.
+fn mirrored(op: CompareOp) -> CompareOp {
+    match op {
+        CompareOp::Less => CompareOp::Greater,
+        CompareOp::LessOrEqual => CompareOp::GreaterOrEqual,
+        CompareOp::Greater => CompareOp::Less,
+        CompareOp::GreaterOrEqual => CompareOp::LessOrEqual,
+        CompareOp::Equal | CompareOp::NotEqual | CompareOp::Identical => op,
+    }
+}
+
+/// Whether an expression reads columns, and only such.
+fn reads_only(expr: &Expr, is_such: impl Fn(usize) -> bool) -> bool {
+    let (mut reads, mut only) = (false, true);
+    expr.visit_columns(&mut |column| {
+        reads = true;
+        only &= is_such(column);
+    });
+    reads && only
+}
+
+/// Whether groups and extremes of the values compare as the values do: not so for floats.
+fn is_grouped_plainly(expr: &Expr) -> bool {
+    Graph::is_exchangeable(&expr.data_type)
+}
