@@ -9,6 +9,7 @@ mod kernel;
 mod matches;
 mod names;
 mod partition;
+mod prefetch;
 mod probe;
 mod statement;
 mod text;
