@@ -10,15 +10,11 @@ use super::environment::Payload;
 use super::value::Value;
 use crate::codegen::precomputed::Tabulations;
 use crate::codegen::program::{
-    Body, Code, Codes, Declaration, Field, First, Head, Item, NOTES_MAX, Node, Nodes, Params, PrefetchedColumn,
-    Statement, Status, Variable,
+    Body, Code, Codes, Declaration, Field, First, Head, Item, Node, Nodes, Params, Statement, Status, Variable,
 };
 use crate::codegen::shapes::{SourceShape, ValidityForm};
 use crate::codegen::value::CType;
 use crate::column::ColumnType;
-
-/// Most bits of a row that is asked for ahead where all rows are read.
-const PREFETCH_BITS_MAX: u32 = 128;
 
 /// Binds one kernel.
 pub(crate) struct Binder {
@@ -39,8 +35,6 @@ pub(crate) struct Binder {
     pub is_partitioned: bool,
     /// No step drops rows: all of them are read.
     pub reads_all: bool,
-    /// Where rows that are alive may be noted, with the source's columns that were asked for before.
-    notes: Vec<(usize, usize)>,
     /// What is loaded and stored by row is not used again soon.
     pub is_streaming: bool,
     /// How many rows are wanted, a parameter; the variable `is_full` says that the lane has seen them taken.
@@ -77,7 +71,6 @@ impl Binder {
             is_tiles: false,
             is_partitioned: false,
             reads_all: false,
-            notes: vec![],
             is_streaming: false,
             wanted: None,
             has_lists: false,
@@ -159,54 +152,6 @@ impl Binder {
     /// The form of the loop that `begin_head` opened.
     pub(in crate::codegen) fn end_head(&mut self, place: &HeadPlace, head: Head) {
         self.body.items[place.0] = Item::Head(head);
-    }
-
-    /// Notes that a step may have dropped rows, unless the rows at hand are matches.
-    pub(in crate::codegen) fn note_alive(&mut self) {
-        if self.is_tiles && matches!(self.alive, Variable::Alive) {
-            self.item(Item::NoteAlive { note: 0, alive: self.alive });
-            self.notes.push((self.body.items.len() - 1, self.params.source_values().count()));
-        }
-    }
-
-    /// Takes all notes away.
-    pub(in crate::codegen) fn forget_notes(&mut self) {
-        for (item, _) in std::mem::take(&mut self.notes).into_iter().rev() {
-            self.body.items.remove(item);
-        }
-    }
-
-    /// Columns of the source that are worth asking for ahead, once all steps are bound. Notes that no column waits for go away.
-    pub(in crate::codegen) fn prefetched(&mut self) -> Vec<PrefetchedColumn> {
-        let columns: Vec<(Field, CType)> = self.params.source_values().collect();
-        // With wide rows that are all read, loads in flight are enough.
-        let is_wide = columns.iter().map(|(_, element)| element.bits()).sum::<u32>() > PREFETCH_BITS_MAX;
-        if self.reads_all && is_wide {
-            self.forget_notes();
-            return vec![];
-        }
-        // The last note in front of each column.
-        let mut kept: Vec<usize> = vec![];
-        let mut prefetched = vec![];
-        for (index, (column, element)) in columns.into_iter().enumerate() {
-            let before = self.notes.iter().rposition(|&(_, asked_for)| asked_for <= index);
-            if before.is_some() && kept.last() != before.as_ref() {
-                kept.extend(before);
-            }
-            let note = before.map(|_| kept.len() as u32 - 1);
-            if note.is_none_or(|note| note < NOTES_MAX) {
-                prefetched.push(PrefetchedColumn { column, value_bytes: element.bits() / 8, note });
-            }
-        }
-        kept.truncate(NOTES_MAX as usize);
-        for (number, &(item, _)) in self.notes.iter().enumerate().rev() {
-            match (kept.iter().position(|&note| note == number), &mut self.body.items[item]) {
-                (Some(place), Item::NoteAlive { note, .. }) => *note = place as u32,
-                _ => drop(self.body.items.remove(item)),
-            }
-        }
-        self.notes.clear();
-        prefetched
     }
 
     /// Adds a statement to the section.

@@ -12,8 +12,8 @@ use crate::codegen::constants::PIPELINE_BLOCK_THREADS;
 use crate::codegen::expr::{evaluate, moment_term};
 use crate::codegen::lookup;
 use crate::codegen::program::{
-    Accumulate, Binding, Function, GroupFrame, GroupLoop, GroupPart, GroupTarget, GroupTiles, GroupWalk, Item, Op,
-    Prefetch, Statement, Type, Variable,
+    Accumulate, Binding, Field, Function, GroupFrame, GroupLoop, GroupPart, GroupTarget, GroupTiles, GroupWalk, Item,
+    Op, Prefetch, Statement, Type, Variable,
 };
 use crate::codegen::shapes::{
     Accumulator, AccumulatorKind, AccumulatorResult, GroupLimits, GroupMode, GroupShape, Packing, PreAggregation,
@@ -34,6 +34,9 @@ const PARTIAL_ROWS_BITS_MAX: u32 = 22;
 const DENSE_BITS_MAX: u32 = 22;
 /// The same where rows come in the order of the keys: then the table is gone through once, whatever its size.
 const SORTED_BITS_MAX: u32 = 32;
+
+/// Most bits of a row for which memory is asked ahead of time.
+const PREFETCH_BITS_MAX: u32 = 128;
 
 /// What stands around the loop over rows, and what the sink found out.
 pub(in crate::codegen) struct AggregateOutput {
@@ -318,10 +321,12 @@ fn tiles(b: &mut Binder) -> GroupTiles {
     let (control, cancel) = (b.params.control(), b.params.cancel());
     let rows = b.params.once(Type::Value(CType::U64), Binding::SourceRows);
     let cursors = b.params.once(Type::Output(CType::U64), Binding::Group(GroupPart::Cursors));
-    let columns = b.prefetched();
-    let prefetch = (!columns.is_empty()).then(|| Prefetch {
-        turns: b.reads_all.then(|| b.params.once(Type::Value(CType::U64), Binding::Group(GroupPart::PrefetchSteps))),
-        columns,
+    let columns: Vec<(Field, CType)> = b.params.source_values().collect();
+    // With thin rows, loads in flight are too few.
+    let is_thin = columns.iter().map(|(_, element)| element.bits()).sum::<u32>() <= PREFETCH_BITS_MAX;
+    let prefetch = (b.reads_all && is_thin).then(|| Prefetch {
+        steps: b.params.once(Type::Value(CType::U64), Binding::Group(GroupPart::PrefetchSteps)),
+        columns: columns.into_iter().map(|(column, _)| column).collect(),
     });
     GroupTiles { control, cancel, rows, cursors, prefetch }
 }

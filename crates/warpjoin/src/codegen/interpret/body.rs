@@ -148,8 +148,7 @@ impl<'k> Builder<'k> {
                 self.forget();
             }
             // Rows of a frequent key are merged one by one.
-            // Prebuilt kernels do not ask ahead.
-            Item::NoteAlive { .. } | Item::Ballot => {}
+            Item::Ballot => {}
             Item::AddToSketch { set, control, hash, alive } => {
                 let hash = self.code_as(*hash, CType::U64)?;
                 let (set, control) = (self.field(*set), self.field(*control));

@@ -123,7 +123,6 @@ fn open_matches(b: &mut Binder, kind: ProbeKind, alive: Variable, join: usize) -
     let number = join as u32;
     let stops_when_full = !kind.is_existence() && b.wanted.is_some();
     let matches = MatchLoop { number, kind, alive, sought: b.alive, stops_when_full, row_list, control, cancel };
-    b.note_alive();
     b.item(Item::OpenMatches(matches));
     b.alive = if kind == ProbeKind::Outer { Variable::MatchInTurn(number) } else { Variable::AliveInTurn(number) };
     b.variable(Variable::BuildRow(number), CType::U64)

@@ -16,7 +16,7 @@ use crate::codegen::bind::{Binder, Environment};
 use crate::codegen::constants::{Constants, PIPELINE_BLOCK_THREADS};
 use crate::codegen::interpret::Program;
 use crate::codegen::precomputed::Lookup;
-use crate::codegen::program::{Around, Binding, GroupFrame, GroupLoop, Head, Kernel, Prefetch, Type};
+use crate::codegen::program::{Around, Binding, GroupFrame, GroupLoop, Head, Kernel, Type};
 use crate::codegen::shapes::{
     GroupLimits, GroupShape, JoinShape, MatchForm, Packing, PartitionStage, PayloadForm, RowShape, Sink, SortShape,
     SourceShape, Step,
@@ -204,13 +204,7 @@ fn bind_tiles(b: &mut Binder, source: &SourceShape, steps: &[Step], sink: &Sink)
     let (rows, control) = (b.params.once(number, Binding::SourceRows), b.params.control());
     let block_threads = frame.block_threads;
     let wanted = b.wanted.map(|wanted| [control, wanted]);
-    let head = frame.head.take().unwrap_or_else(|| {
-        let columns = b.prefetched();
-        let prefetch = (!columns.is_empty()).then_some(Prefetch { turns: None, columns });
-        Head::GridStride { rows, block_threads, wanted, prefetch }
-    });
-    // Of loops that do not ask ahead.
-    b.forget_notes();
+    let head = frame.head.take().unwrap_or(Head::GridStride { rows, block_threads, wanted });
     b.end_head(&place, head);
     let grid = Grid::Tiles { block_threads, shared_bytes: frame.shared_bytes };
     Ok((shape, frame, grid))

@@ -23,7 +23,6 @@ pub(super) fn bind_step(
             for condition in conditions {
                 let value = evaluate(b, condition, environment)?;
                 b.narrow(b.is_true(&value));
-                b.note_alive();
             }
             Ok(environment.clone())
         }
@@ -53,7 +52,6 @@ pub(super) fn bind_step(
                 count(b, Counter::Pruned, -1);
             }
             *probes += 1;
-            b.note_alive();
             Ok(after)
         }
     }

@@ -3,7 +3,7 @@
 use super::code::{push, push_field, push_number};
 use super::statement::{declare, push_statement};
 use super::text::Text;
-use super::{batch, group, matches, partition, prefetch, probe};
+use super::{batch, group, matches, partition, probe};
 use crate::codegen::program::{Around, Body, First, Head, Item, Kernel, Nodes, Reservation, Type};
 
 /// The text of a kernel, whose entry is `pipeline`.
@@ -89,7 +89,6 @@ fn push_item(text: &mut Text, nodes: &Nodes, item: &Item, group_head: &str) {
             });
             text.push("alive = alive && group[0] != 0;");
         }
-        Item::NoteAlive { note, alive } => text.push(&prefetch::note(*note, *alive)),
         Item::Ballot => text.push("const u32 lanes = __ballot_sync(0xffffffffu, alive);"),
         Item::AddToSketch { set, control, hash, alive } => text.line(|line| {
             line.push_str("sketch_add(");
@@ -114,15 +113,7 @@ fn head_text(head: &Head, group_head: &str) -> String {
     match head {
         Head::Open => String::new(),
         Head::Group => group_head.to_string(),
-        Head::GridStride { rows, block_threads, wanted, prefetch } => {
-            let (recent, ahead) = match prefetch {
-                Some(it) => {
-                    let next = format!("tile * {block_threads}");
-                    let declared = if it.has_notes() { prefetch::DECLARED } else { "" };
-                    (declared, prefetch::ask(it, &next, " * gridDim.x", &rows.to_string()))
-                }
-                None => ("", String::new()),
-            };
+        Head::GridStride { rows, block_threads, wanted } => {
             let (before, stop) = match wanted {
                 Some([control, wanted]) => (
                     "    bool is_full = false;\n    u64 turn = 0;\n",
@@ -131,8 +122,8 @@ fn head_text(head: &Head, group_head: &str) -> String {
                 None => ("", String::new()),
             };
             format!(
-                "{before}{recent}    const u64 tiles = ({rows} + {last}) / {block_threads};\n    \
-                 for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{\n{stop}{ahead}        \
+                "{before}    const u64 tiles = ({rows} + {last}) / {block_threads};\n    \
+                 for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{\n{stop}        \
                  const u64 row = tile * {block_threads} + threadIdx.x;\n        \
                  bool alive = row < {rows};\n",
                 last = block_threads - 1

@@ -9,7 +9,6 @@ mod kernel;
 mod matches;
 mod names;
 mod partition;
-mod prefetch;
 mod probe;
 mod statement;
 mod text;

@@ -5,7 +5,6 @@ use super::code::Code;
 use super::matches::{MatchLookUp, MatchUnits};
 use super::params::Field;
 use super::partition::PartitionItem;
-use super::prefetch::Prefetch;
 use super::probe::{Find, MatchLoop};
 use super::statement::{Declaration, Statement};
 use super::variable::Variable;
@@ -35,11 +34,6 @@ pub(crate) enum Item {
         rows: Field,
         stride_words: usize,
         finished: Option<[Field; 2]>,
-    },
-    /// Notes whether the row is alive, for the columns that are read behind it: see [`Prefetch`].
-    NoteAlive {
-        note: u32,
-        alive: Variable,
     },
     /// Which lanes of the warp are alive, for the merge of rows.
     Ballot,
@@ -89,7 +83,6 @@ impl Item {
             | Self::Find(_)
             | Self::Reserve(_)
             | Self::OpenGroup { .. }
-            | Self::NoteAlive { .. }
             | Self::Ballot
             | Self::AddToSketch { .. }
             | Self::EndRound => 0,
@@ -103,7 +96,7 @@ pub(crate) enum Head {
     /// Not known yet: the sink decides it.
     Open,
     /// A row a thread, grid stride. With the control block and how many rows are wanted, blocks stop once there are enough.
-    GridStride { rows: Field, block_threads: u32, wanted: Option<[Field; 2]>, prefetch: Option<Prefetch> },
+    GridStride { rows: Field, block_threads: u32, wanted: Option<[Field; 2]> },
     /// One row of each stride, at a place within it that does not repeat.
     Sample { rows: Field, stride: Field, block_threads: u32 },
     /// That of a group table.

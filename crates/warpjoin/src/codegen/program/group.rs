@@ -6,7 +6,6 @@ use warpjoin_kernels::group::BLOCK_HEAD_WORDS;
 
 use super::code::Code;
 use super::params::Field;
-use super::prefetch::Prefetch;
 use crate::codegen::shapes::{AccumulatorKind, GroupMode, PreAggregation};
 use crate::codegen::value::CType;
 
@@ -81,6 +80,13 @@ pub(crate) struct GroupTiles {
     pub rows: Field,
     pub cursors: Field,
     pub prefetch: Option<Prefetch>,
+}
+
+/// Columns that are asked for ahead of time, and how many steps.
+#[derive(Debug)]
+pub(crate) struct Prefetch {
+    pub steps: Field,
+    pub columns: Vec<Field>,
 }
 
 /// Rows that lie by partition (see `group/group_walk.cuh`).

@@ -14,7 +14,6 @@ mod matches;
 mod operator;
 mod params;
 mod partition;
-mod prefetch;
 mod probe;
 mod statement;
 mod variable;
@@ -23,14 +22,15 @@ pub(super) use batch::BatchItem;
 pub(super) use body::{Body, First, Head, Item, Reservation};
 pub(super) use code::{Code, Codes, Node, Nodes};
 pub(super) use function::Function;
-pub(super) use group::{Accumulate, GroupFrame, GroupLoop, GroupTarget, GroupTiles, GroupWalk, Slot, TableFields};
+pub(super) use group::{
+    Accumulate, GroupFrame, GroupLoop, GroupTarget, GroupTiles, GroupWalk, Prefetch, Slot, TableFields,
+};
 pub(super) use kernel::{Around, Kernel};
 pub(super) use matches::{MatchLookUp, MatchUnits, SharedWord};
 pub(super) use operator::{Op, Unary};
 pub(crate) use params::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 pub(super) use params::{Field, Params, Type};
 pub(super) use partition::PartitionItem;
-pub(super) use prefetch::{NOTES_MAX, Prefetch, PrefetchedColumn, TURNS_AHEAD};
 pub(super) use probe::{Find, MatchLoop};
 pub(super) use statement::{Branch, Case, Counter, Declaration, Statement, Status};
 pub(super) use variable::Variable;

@@ -4,7 +4,6 @@ use warpjoin_kernels::group::RUN_BITS_MAX;
 
 use super::slot::{SlotText, clear_block, few_type, is_halved, merge_global, read_block, warp_merge};
 use super::{Around, find_row, merge_row, part_of};
-use crate::codegen::print::prefetch;
 use crate::codegen::program::{GroupTarget, GroupTiles, Prefetch};
 use crate::codegen::shapes::PreAggregation;
 
@@ -32,9 +31,6 @@ pub(super) fn frame(target: &GroupTarget, tiles: &GroupTiles, threads: u32, arou
     } else {
         String::new()
     };
-    if prefetch.as_ref().is_some_and(Prefetch::has_notes) {
-        around.prologue.push_str(prefetch::DECLARED);
-    }
     around.head = Some(format!(
         "    const TileOrder order = tile_order({rows}, {RUN_BITS_MAX});\n    \
          u64 turn = {cursors}[blockIdx.x];\n    \
@@ -48,7 +44,7 @@ pub(super) fn frame(target: &GroupTarget, tiles: &GroupTiles, threads: u32, arou
          const u64 row = next;\n        \
          bool alive = row < {rows};\n{ahead}        \
          next += {threads};\n",
-        ahead = prefetch.as_ref().map(|it| prefetch::ask(it, "next", "", &rows.to_string())).unwrap_or_default(),
+        ahead = prefetch.as_ref().map(|prefetch| prefetch_text(prefetch, &rows.to_string())).unwrap_or_default(),
     ));
     // The loop over items is closed by the body, that over turns here.
     around.epilogue.push_str("    }\n");
@@ -65,6 +61,14 @@ pub(super) fn choose_replicas(target: &GroupTarget, is_whole: &str) -> String {
         return String::new();
     }
     format!("            if (item == 1) block_choose_replicas(cache, {is_whole});\n")
+}
+
+/// Lines that ask for rows of the loop over items ahead of time.
+fn prefetch_text(prefetch: &Prefetch, end: &str) -> String {
+    let Prefetch { steps, columns } = prefetch;
+    let lines: String =
+        columns.iter().map(|column| format!(" prefetch_rows({column}, next, (u32){steps}, {end});")).collect();
+    format!("            if ({steps} != 0 && threadIdx.x == 0) {{{lines} }}\n")
 }
 
 /// The array of a word of the accumulators in a block's table.
