@@ -110,6 +110,19 @@ fn group_bys_survive_faults() {
     groups("in passes on two devices", Settings { pass_rows: Some(100), devices: 2, ..on_host() });
 }
 
+/// Keys that two devices share go to one of them, which reads the other's table.
+#[test]
+fn groups_in_the_order_of_the_key_survive_faults() {
+    let ordered = |name: &str, shows: &'static str, key: fn(i128) -> i128| {
+        let mut case = group_of(name, table(900, |row| Some(key(row))), 1, 1).case;
+        let usual = Settings::default();
+        case.settings = Settings { devices: 2, few_rows: Some(0), ordered_span_min: Some(1), ..usual };
+        check(&Scenario { shows, ..Scenario::of(&format!("groups, {name}"), case) });
+    };
+    ordered("by piece", "GroupBy[shared, by piece]", |row| row / 7 * 1_000_000_007);
+    ordered("a row for each value", "GroupBy[shared, by key]", |row| row / 7 * 100);
+}
+
 #[test]
 fn sorts_survive_faults() {
     let sorted = |name: &str, fetch: Option<u64>, settings: Settings| {

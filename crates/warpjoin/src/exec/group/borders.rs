@@ -8,6 +8,7 @@ use warpjoin_kernels::group::{self, MergeRowParams, OPEN_FIRST, OPEN_LAST, Regro
 
 use super::target::STEPS_MAX;
 use crate::codegen::GroupShape;
+use crate::devices::waits::Waits;
 use crate::exec::launch::Strides;
 use crate::exec::query::{Pending, PendingDevice};
 use crate::exec::relation::GroupTable;
@@ -90,6 +91,8 @@ pub(super) fn move_border_groups(
     let slot_of = |border: &Border| u64::try_from(border.key.checked_sub(bounds.min)?).ok()?.checked_add(1);
     let borders = borders(ranges);
     let Some(slots) = borders.iter().map(slot_of).collect::<Option<Vec<u64>>>() else { return Ok(None) };
+    // Kernels of one stream use tables of others.
+    let waits = Waits::of(streams);
     for (Border { first, others, .. }, only) in borders.into_iter().zip(slots).rev() {
         let stream = &streams[first];
         let uploaded = stream.upload(bytemuck::cast_slice(&merges))?;
@@ -129,6 +132,7 @@ pub(super) fn move_border_groups(
         moves.reports[first] = Some(PendingDevice::reporting((control, begin, stream.record()?)));
         moves.kept.extend([uploaded, counters]);
     }
+    waits.leave();
     Ok(Some(moves))
 }
 
@@ -149,6 +153,8 @@ pub(super) fn merge_borders(
         (row < shard.capacity).then(|| Ptr::at(&shard.rows, row * stride))
     };
     let (mut launches, mut kept) = (0, vec![]);
+    // Kernels of one stream use tables of others.
+    let waits = Waits::of(streams);
     for Border { key, first, others } in borders(ranges) {
         let stream = &streams[first];
         let uploaded = stream.upload(bytemuck::cast_slice(&merges))?;
@@ -164,6 +170,7 @@ pub(super) fn merge_borders(
         }
         kept.push(uploaded);
     }
+    waits.leave();
     Ok((launches, kept))
 }
 
