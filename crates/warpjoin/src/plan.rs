@@ -19,6 +19,7 @@ mod walk;
 mod words;
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -426,8 +427,14 @@ impl Plan {
 
     /// Puts what `with` makes of the plan in its place.
     pub(crate) fn replace(&mut self, with: impl FnOnce(Plan) -> Plan) {
+        let Ok(()) = self.try_replace::<Infallible>(|plan| Ok(with(plan)));
+    }
+
+    /// The same; after an error the plan reads an input that there is not.
+    pub(crate) fn try_replace<E>(&mut self, with: impl FnOnce(Plan) -> Result<Plan, E>) -> Result<(), E> {
         let nothing = Plan { kind: PlanKind::Input { index: usize::MAX }, schema: Arc::clone(&self.schema) };
-        *self = with(std::mem::replace(self, nothing));
+        *self = with(std::mem::replace(self, nothing))?;
+        Ok(())
     }
 
     /// The node over what `with` makes of its direct inputs, which has the same columns.

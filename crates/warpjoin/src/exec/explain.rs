@@ -26,10 +26,14 @@ pub struct Explanation {
     pub decisions: Vec<String>,
 }
 
-/// How a plan would run. Inputs that are not there yet leave the order of their joins open.
+/// How a plan would run. Inputs that are not there yet leave the order of their joins open. A plan that does not run has no
+/// pipelines, and the reason among its decisions.
 pub fn explain(plan: &Plan, session: &Arc<Session>, options: &ExecOptions) -> Explanation {
     let session = &*session.of_plan(plan);
-    let Optimized { plan, notes, .. } = optimize(plan, &[], session.device_set(), session.orders(), options);
+    let Optimized { plan, notes, .. } = match optimize(plan, &[], session.device_set(), session.orders(), options) {
+        Ok(optimized) => optimized,
+        Err(error) => return Explanation { decisions: vec![error.to_string()], ..Explanation::default() },
+    };
     let (physical, bindings) = lower(&plan);
     let explain = Explain {
         session,

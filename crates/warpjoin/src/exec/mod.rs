@@ -185,13 +185,13 @@ fn optimize_and_execute<T>(
     let optimize = || optimize(plan, &inputs.tables, session.device_set(), session.orders(), options);
     let (mut new, mut elapsed_ns) = (None, 0);
     let mut timed = || {
-        let optimized = optimize();
+        let optimized = optimize()?;
         elapsed_ns = optimized.elapsed_ns;
-        optimized
+        Ok(optimized)
     };
     let Optimized { plan, notes, .. } = match kept {
-        Some(kept) => kept.get_or_make(timed),
-        None => new.insert(timed()),
+        Some(kept) => kept.get_or_make(timed)?,
+        None => new.insert(timed()?),
     };
     let (physical, bindings) = lower(plan);
     if plan.is_ordered() && !physical.output().is_ordered {

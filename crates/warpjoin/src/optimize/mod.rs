@@ -27,7 +27,7 @@ use std::time::Instant;
 use crate::options::{ExecOptions, JoinOrder, RuntimeFilters};
 use crate::plan::rewrite::{rewrite_aggregates, rewrite_full_joins, rewrite_not_in};
 use crate::plan::{InputTables, Plan};
-use crate::{DeviceSet, Table};
+use crate::{DeviceSet, Result, Table};
 use costs::Costs;
 pub(crate) use order::Orders;
 use order::{Graph, Planner, Tree, rebuild, shape_of};
@@ -49,13 +49,16 @@ pub(crate) struct Optimized {
 }
 
 /// Plans again for `devices`. `inputs` are those that are there, `orders` those that were chosen before.
+///
+/// # Errors
+/// Internal ones, for aggregates that no check of a plan lets through.
 pub(crate) fn optimize(
     plan: &Plan,
     inputs: &[Arc<Table>],
     devices: &DeviceSet,
     orders: &Orders,
     options: &ExecOptions,
-) -> Optimized {
+) -> Result<Optimized> {
     let started = Instant::now();
     let mut optimizer = Optimizer { inputs, orders, options, costs: Costs::of(devices), notes: vec![] };
     let mut optimized = match options.join_order {
@@ -74,7 +77,7 @@ pub(crate) fn optimize(
     if options.share_subplans {
         optimized = share::share_tables(optimized, inputs, &mut optimizer.notes);
     }
-    optimized = rewrite_aggregates(optimized, InputTables(inputs));
+    optimized = rewrite_aggregates(optimized, InputTables(inputs))?;
     // Nothing behind this has to look through row numbers but what rewrites joins.
     let context = late::Context { inputs, devices, options, costs: optimizer.costs };
     optimized = late::place(optimized, context, &mut optimizer.notes);
@@ -85,7 +88,7 @@ pub(crate) fn optimize(
     // What it becomes asks whether the build side has rows, and a reduced one may have none.
     optimized = rewrite_not_in(optimized);
     let elapsed_ns = started.elapsed().as_nanos() as u64;
-    Optimized { plan: optimized, notes: optimizer.notes, elapsed_ns }
+    Ok(Optimized { plan: optimized, notes: optimizer.notes, elapsed_ns })
 }
 
 /// Rows that a plan is expected to put out.

@@ -1,6 +1,7 @@
 //! Walks through a whole plan. A part that stands in several places is visited once.
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::{Plan, PlanKind};
@@ -36,17 +37,12 @@ impl Plan {
 
     /// The plan over the same tables as [`Table::on`] all of these devices.
     pub(crate) fn on(self, devices: &Arc<DeviceSet>) -> Result<Self> {
-        let mut failed = None;
-        let plan = self.rewritten(&mut |mut plan| {
+        self.try_rewritten(&mut |mut plan| {
             if let PlanKind::Scan { table, .. } = &mut plan.kind {
-                match Table::on(table, devices) {
-                    Ok(on) => *table = on,
-                    Err(error) => failed = Some(error),
-                }
+                *table = Table::on(table, devices)?;
             }
-            plan
-        });
-        failed.map_or(Ok(plan), Err)
+            Ok(plan)
+        })
     }
 
     /// Whether `is_it` holds for a node.
@@ -64,21 +60,31 @@ impl Plan {
     /// The plan with each node replaced by what `with` makes of it, from the leaves up.
     #[must_use]
     pub(crate) fn rewritten(self, with: &mut dyn FnMut(Self) -> Self) -> Self {
+        let Ok(rewritten) = self.try_rewritten::<Infallible>(&mut |plan| Ok(with(plan)));
+        rewritten
+    }
+
+    /// The same up to the first error.
+    pub(crate) fn try_rewritten<E>(self, with: &mut dyn FnMut(Self) -> Result<Self, E>) -> Result<Self, E> {
         self.rewritten_but(&mut HashMap::new(), with)
     }
 
-    fn rewritten_but(mut self, known: &mut HashMap<*const Self, Known>, with: &mut dyn FnMut(Self) -> Self) -> Self {
+    fn rewritten_but<E>(
+        mut self,
+        known: &mut HashMap<*const Self, Known>,
+        with: &mut dyn FnMut(Self) -> Result<Self, E>,
+    ) -> Result<Self, E> {
         if let PlanKind::Shared(plan) = &self.kind {
             let address = Arc::as_ptr(plan);
             if let Some(known) = known.get(&address) {
-                return known.rewritten.clone();
+                return Ok(known.rewritten.clone());
             }
-            let rewritten = Self::clone(plan).rewritten_but(known, with).into_shared();
+            let rewritten = Self::clone(plan).rewritten_but(known, with)?.into_shared();
             known.insert(address, Known { _given: Arc::clone(plan), rewritten: rewritten.clone() });
-            return rewritten;
+            return Ok(rewritten);
         }
         for input in self.inputs_mut() {
-            input.replace(|input| input.rewritten_but(known, with));
+            input.try_replace(|input| input.rewritten_but(known, with))?;
         }
         with(self)
     }

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::Table;
 use crate::exec::relation::SharedRows;
 use crate::optimize::Optimized;
+use crate::{Result, Table};
 
 /// What a plan is run with. Tables belong to the session of the run.
 #[derive(Debug, Clone, Default)]
@@ -23,8 +23,13 @@ pub struct OptimizedPlan(Arc<OnceLock<Optimized>>);
 
 impl OptimizedPlan {
     /// The optimized plan, as `make` makes it in the first run.
-    pub(in crate::exec) fn get_or_make(&self, make: impl FnOnce() -> Optimized) -> &Optimized {
-        self.0.get_or_init(make)
+    pub(in crate::exec) fn get_or_make(&self, make: impl FnOnce() -> Result<Optimized>) -> Result<&Optimized> {
+        if let Some(known) = self.0.get() {
+            return Ok(known);
+        }
+        // Runs that begin at the same time may make it more than once, and all use the first.
+        let made = make()?;
+        Ok(self.0.get_or_init(|| made))
     }
 }
 

@@ -13,6 +13,7 @@ mod wide;
 
 use super::build::aggregate;
 use super::{AggregateCall, InputTables, Plan, PlanKind};
+use crate::Result;
 use crate::expr::Expr;
 
 pub(crate) use joins::{rewrite_full_joins, rewrite_not_in};
@@ -20,7 +21,10 @@ pub(crate) use sets::{outputs, unique_keys};
 
 /// The plan with group-bys of group-bys in place of aggregates that need several. `inputs` are the tables of the plan's
 /// inputs that are there.
-pub(crate) fn rewrite_aggregates(plan: Plan, inputs: InputTables<'_>) -> Plan {
+///
+/// # Errors
+/// Internal ones, for calls that no check of a plan lets through.
+pub(crate) fn rewrite_aggregates(plan: Plan, inputs: InputTables<'_>) -> Result<Plan> {
     let may_need_parts = |plan: &Plan| match &plan.kind {
         PlanKind::Aggregate { aggregates, .. } | PlanKind::GroupingSets { aggregates, .. } => {
             aggregates.iter().any(|call| call.needs_parts() || wide::may_be_wide(call))
@@ -28,38 +32,61 @@ pub(crate) fn rewrite_aggregates(plan: Plan, inputs: InputTables<'_>) -> Plan {
         _ => false,
     };
     if !plan.holds(&may_need_parts) {
-        return plan;
+        return Ok(plan);
     }
-    plan.rewritten(&mut |plan| {
+    plan.try_rewritten(&mut |plan| {
         if !may_need_parts(&plan) {
-            return plan;
+            return Ok(plan);
         }
-        match plan.kind {
+        Ok(match plan.kind {
             PlanKind::Aggregate { input, group_by, aggregates } => {
                 let calls = wide::as_first_values(&input, aggregates, inputs);
-                Plan { kind: groups(*input, group_by, calls, inputs).kind, ..plan }
+                Plan { kind: groups(*input, group_by, calls, inputs)?.kind, ..plan }
             }
             PlanKind::GroupingSets { input, group_by, sets, aggregates } => {
                 let aggregates = wide::as_first_values(&input, aggregates, inputs);
                 if !aggregates.iter().any(AggregateCall::needs_parts) {
-                    return Plan { kind: PlanKind::GroupingSets { input, group_by, sets, aggregates }, ..plan };
+                    return Ok(Plan { kind: PlanKind::GroupingSets { input, group_by, sets, aggregates }, ..plan });
                 }
                 let id_type = plan.schema.field(group_by.len()).data_type();
                 let of_keys = |input: Plan, keys: Vec<Expr>| groups(input, keys, aggregates.clone(), inputs);
-                let union = sets::union_of(*input, &group_by, (&sets, id_type), &aggregates, &of_keys);
+                let union = sets::union_of(*input, &group_by, (&sets, id_type), &aggregates, &of_keys)?;
                 Plan { kind: union.kind, ..plan }
             }
             kind => Plan { kind, ..plan },
-        }
+        })
     })
 }
 
 /// A group-by, made of several where a call needs that.
-fn groups(input: Plan, keys: Vec<Expr>, calls: Vec<AggregateCall>, inputs: InputTables<'_>) -> Plan {
-    if calls.iter().any(AggregateCall::needs_parts)
-        && let Ok(made) = split::split(&input, &keys, &calls, inputs)
-    {
-        return made;
+fn groups(input: Plan, keys: Vec<Expr>, calls: Vec<AggregateCall>, inputs: InputTables<'_>) -> Result<Plan> {
+    if calls.iter().any(AggregateCall::needs_parts) {
+        split::split(&input, &keys, &calls, inputs)
+    } else {
+        Ok(aggregate(input, keys, calls))
     }
-    aggregate(input, keys, calls)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::{DataType, Field, Schema};
+
+    use super::*;
+    use crate::plan::AggregateFunction;
+
+    #[test]
+    fn a_call_that_can_not_be_made_is_an_error() {
+        let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
+        let input = || Plan { kind: PlanKind::Input { index: 0 }, schema: Arc::clone(&schema) };
+        let first = |argument| AggregateCall::new(AggregateFunction::First, argument, DataType::Int64);
+        let rewritten = |argument| {
+            let plan = aggregate(input(), vec![], vec![first(argument)]);
+            rewrite_aggregates(plan, InputTables(&[]))
+        };
+        assert!(rewritten(Some(Expr::column(0, DataType::Int64, true))).is_ok());
+        let error = rewritten(None).expect_err("a first value without an argument").to_string();
+        assert!(error.contains("a first value of nothing"), "{error}");
+    }
 }

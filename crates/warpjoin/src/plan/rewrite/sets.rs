@@ -2,6 +2,7 @@
 
 use arrow::datatypes::DataType;
 
+use crate::Result;
 use crate::expr::{Expr, ExprKind, Scalar};
 use crate::plan::build::{project, union};
 use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, Plan};
@@ -12,24 +13,24 @@ pub(super) fn union_of(
     keys: &[Expr],
     (sets, id_type): (&[GroupingSet], &DataType),
     calls: &[AggregateCall],
-    of_keys: &dyn Fn(Plan, Vec<Expr>) -> Plan,
-) -> Plan {
+    of_keys: &dyn Fn(Plan, Vec<Expr>) -> Result<Plan>,
+) -> Result<Plan> {
     let unique = unique_keys(sets);
     let input = if unique.len() < 2 { input } else { input.into_shared() };
-    let groups: Vec<Plan> = unique
+    let groups = unique
         .iter()
         .map(|own| {
             let times = sets.iter().filter(|set| set.keys == **own).count();
             let group_by = own.iter().map(|&key| keys[key].clone()).collect();
-            let groups = of_keys(input.clone(), group_by);
-            if times < 2 { groups } else { groups.into_shared() }
+            let groups = of_keys(input.clone(), group_by)?;
+            Ok(if times < 2 { groups } else { groups.into_shared() })
         })
-        .collect();
+        .collect::<Result<Vec<Plan>>>()?;
     let of_set = |set: &GroupingSet| {
         let position = unique.iter().position(|keys| *keys == set.keys).unwrap_or(0);
         project(groups[position].clone(), outputs(set, keys, calls, id_type))
     };
-    union(sets.iter().map(of_set).collect())
+    Ok(union(sets.iter().map(of_set).collect()))
 }
 
 /// The different sets of keys, those with the most first: others can be made of them.
