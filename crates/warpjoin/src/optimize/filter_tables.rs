@@ -2,7 +2,7 @@
 //!
 //! Must not know where filters go (`filters.rs`), but for those in front of a join's own probe.
 
-use super::costs::BuildSide;
+use super::costs::{BuildSide, PARTITIONED_PROBE_PS};
 use super::estimate::{ColumnEstimate, Estimate, estimate, match_share, stored_bytes};
 use super::filters::{FilterCandidate, Placing, column_expr, column_keys, marked};
 use crate::plan::{FilterForm, JoinPlan, Mark, Plan, PlanKind, ReductionTest};
@@ -11,8 +11,6 @@ use crate::plan::{FilterForm, JoinPlan, Mark, Plan, PlanKind, ReductionTest};
 const GAIN_MIN: f64 = 1.25;
 /// So many times more rows than a table has are worth a look at it.
 const TABLE_RATIO_MIN: f64 = 4.0;
-/// A probe row of a join that may be partitioned instead.
-const PARTITIONED_PS: f64 = 20.0;
 /// Share of rows without a match that a Bloom filter lets pass at most.
 const FALSE_SHARE: f64 = 0.035;
 /// Keys that are left span at most so much of what is known of them where bounds are tested in front of a filter, and
@@ -101,7 +99,7 @@ impl Placing<'_> {
         if form.is_none() {
             let mut lookup_ps = self.costs.filtered_ps(&side, is_ordered);
             if is_whole(&join.build) && is_whole(&join.probe) {
-                lookup_ps = lookup_ps.min(PARTITIONED_PS);
+                lookup_ps = lookup_ps.min(PARTITIONED_PROBE_PS);
             }
             let before_ps = probe.rows * lookup_ps;
             let left = (table.kept + FALSE_SHARE).min(1.0);

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::costs::Costs;
+use super::costs::{Costs, SAVED_BUILD_PS, SAVED_GROUP_PS, SAVED_PROBE_PS};
 use super::estimate::{ColumnEstimate, Estimate, estimate, estimate_node};
 use super::filter_tables::{Gain, TableFacts};
 use super::order::{Graph, is_plain_residual};
@@ -20,13 +20,6 @@ use crate::Table;
 use crate::expr::{Expr, ExprKind};
 use crate::options::RuntimeFilters;
 use crate::plan::{AggregateCall, JoinKind, JoinPlan, Mark, Plan, PlanKind};
-
-/// A row that a group-by takes in.
-const GROUP_PS: f64 = 40.0;
-/// A row that a table is made of.
-const BUILD_PS: f64 = 40.0;
-/// A row that is probed with, where L2 holds the table.
-const PROBE_PS: f64 = 4.0;
 
 /// The plan with runtime filters.
 pub(super) fn place(
@@ -114,7 +107,7 @@ impl Placing<'_> {
                 let candidates = through(candidates, |column| column_of(group_by.get(column)?));
                 let candidates: Vec<FilterCandidate> = candidates
                     .into_iter()
-                    .map(|candidate| FilterCandidate { row_ps: Some(GROUP_PS), ..candidate })
+                    .map(|candidate| FilterCandidate { row_ps: Some(SAVED_GROUP_PS), ..candidate })
                     .collect();
                 input.replace(|input| self.push(input, &candidates));
             }
@@ -148,11 +141,11 @@ impl Placing<'_> {
         // What the join drops anyway saves its probe only.
         let kept = own.map_or(1.0, |table| self.tables[table].kept);
         let far = own.map(|table| self.tables[table].side()).filter(|side| !self.costs.is_near(side));
-        let probe_ps = far.map_or(PROBE_PS, |side| self.costs.lookup_ps(&side, false));
+        let probe_ps = far.map_or(SAVED_PROBE_PS, |side| self.costs.lookup_ps(&side, false));
         for row_ps in to_probe.iter_mut().filter_map(|candidate| candidate.row_ps.as_mut()) {
             *row_ps = *row_ps * kept + probe_ps;
         }
-        to_build.iter_mut().for_each(|candidate| candidate.row_ps = Some(BUILD_PS));
+        to_build.iter_mut().for_each(|candidate| candidate.row_ps = Some(SAVED_BUILD_PS));
         let mut is_offered = false;
         if let Some(build) = self.push_to_build(join, &to_build) {
             join.build = build;
@@ -181,7 +174,7 @@ impl Placing<'_> {
         if !is_kind || !is_safe || offered.is_empty() || self.is_reduced_later(join) {
             return None;
         }
-        offered.iter_mut().for_each(|candidate| candidate.row_ps = Some(BUILD_PS));
+        offered.iter_mut().for_each(|candidate| candidate.row_ps = Some(SAVED_BUILD_PS));
         let (used, notes) = (self.used.clone(), self.notes.len());
         let tried: Vec<FilterCandidate> = offered.iter().chain(to_build).cloned().collect();
         let build = self.push(join.build.clone(), &tried);

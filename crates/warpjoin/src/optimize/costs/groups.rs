@@ -1,12 +1,10 @@
 //! What group-bys cost: in one table, or by partition.
 
 use super::Costs;
-use super::rates::PASS_PS_PER_BYTE;
-
-/// Groups that blocks hold in shared memory, so that rows are not moved for them.
-const BLOCK_GROUPS: f64 = 4096.0;
-/// Share of the slots of a block's table that groups of a partition may take.
-const BLOCK_LOAD_MAX: f64 = 0.73;
+use super::rates::{
+    BLOCK_ADD_PS, BLOCK_CLEAR_PS, BLOCK_GROUPS, BLOCK_LOAD_MAX, BLOCK_LOAD_PS, BLOCK_WRITE_PS, GROUP_ADD_PS,
+    GROUP_MOVE_PS_PER_BYTE, GROUP_PASS_MOVES, GROUP_SECOND_PASS_MOVES, LONE_BLOCK_PS, PASS_PS_PER_BYTE,
+};
 
 impl Costs {
     /// A group-by as far as its keys count: the table that they are looked up in, and moving them.
@@ -57,7 +55,8 @@ pub(crate) struct PartitionPasses {
 impl GroupCosts {
     /// Adding to the table in global memory.
     fn adding(&self, is_cached: bool) -> f64 {
-        if is_cached { 20.0 + 12.0 * self.adds } else { 90.0 + 20.0 * self.adds }
+        let (row_ps, add_ps) = GROUP_ADD_PS[usize::from(!is_cached)];
+        row_ps + add_ps * self.adds
     }
 
     /// One table in global memory.
@@ -68,36 +67,34 @@ impl GroupCosts {
     /// A table for each partition, in shared memory.
     pub(crate) fn partitioned(&self, passes: PartitionPasses) -> f64 {
         let PartitionPasses { bits: (first, second), table_blocks, slots, is_skewed } = passes;
-        let moves = pass_cost(first) + f64::from(u8::from(second > 0)) * 0.87 + f64::from(u8::from(self.has_probes));
-        let partition = (self.key_bytes + moves * 2.0 * self.row_bytes) / 2.0;
+        let moves = pass_moves(first)
+            + f64::from(u8::from(second > 0)) * GROUP_SECOND_PASS_MOVES
+            + f64::from(u8::from(self.has_probes));
+        let partition = (self.key_bytes + moves * 2.0 * self.row_bytes) * GROUP_MOVE_PS_PER_BYTE;
         let partitions = f64::from(1u32 << (first + second));
         let groups = self.groups / partitions;
         let words = 1.0 + self.adds;
         // Keys that meet in a table cost more the fuller it is.
         let load = (groups / slots).min(1.0);
-        let load = (2.0 + 2.0 * self.adds) * load * (1.0 + load);
+        let load = BLOCK_LOAD_PS * words * load * (1.0 + load);
         // What finds no slot goes to the table in global memory.
         let misses = (groups / (slots * BLOCK_LOAD_MAX) - 1.0).clamp(0.0, 1.0);
         // A block writes out and clears its table for each partition.
-        let written = (self.groups / self.rows).min(1.0) * 4.8 * words;
-        let cleared = 0.6 * slots * words * partitions / self.rows;
+        let written = (self.groups / self.rows).min(1.0) * BLOCK_WRITE_PS * words;
+        let cleared = BLOCK_CLEAR_PS * slots * words * partitions / self.rows;
         // A lone block has nobody to fill its waits, least of all where rows wait for one address.
+        let (even, skewed, add) = LONE_BLOCK_PS;
         let lone = match (table_blocks, is_skewed) {
-            (1, false) => 2.5 + 0.4 * self.adds,
-            (1, true) => 10.0 + 0.4 * self.adds,
+            (1, false) => even + add * self.adds,
+            (1, true) => skewed + add * self.adds,
             _ => 0.0,
         };
-        partition + 3.5 + 1.6 * self.adds + load + lone + written + cleared + misses * self.adding(true)
+        let (row, add) = BLOCK_ADD_PS;
+        partition + row + add * self.adds + load + lone + written + cleared + misses * self.adding(true)
     }
 }
 
-/// What a pass of a partition costs by its bits: more of them make shorter runs.
-fn pass_cost(bits: u32) -> f64 {
-    match bits {
-        0..=6 => 0.67,
-        7 => 0.75,
-        8 | 9 => 0.88,
-        10 => 1.12,
-        _ => 1.55,
-    }
+/// What the first pass of a partition costs by its bits, in moves of a row.
+fn pass_moves(bits: u32) -> f64 {
+    GROUP_PASS_MOVES.iter().find(|(up_to, _)| bits <= *up_to).map_or(0.0, |(_, moves)| *moves)
 }

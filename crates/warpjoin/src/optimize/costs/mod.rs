@@ -16,6 +16,7 @@ pub(crate) use groups::{GroupCosts, PartitionPasses};
 pub(crate) use join_form::prefers_partition;
 pub(crate) use rates::PASS_BITS_MAX;
 use rates::{LAUNCH_PS, MATCH_PS_PER_BYTE, PASS_PS_PER_BYTE, STREAM_PS_PER_BYTE, WRITTEN_PS_PER_BYTE};
+pub(super) use rates::{PARTITIONED_PROBE_PS, SAVED_BUILD_PS, SAVED_GROUP_PS, SAVED_PROBE_PS};
 use tables::probe_ps;
 pub(crate) use tables::{LOAD_FACTOR, SLOT_BYTES, is_direct_small};
 

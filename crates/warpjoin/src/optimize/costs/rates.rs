@@ -53,3 +53,39 @@ pub(super) const MATCH_PS_PER_BYTE: f64 = 0.75;
 pub(super) const FILL_PS: (f64, f64) = (10.0, 60.0);
 /// Reading a key of the build for that.
 pub(super) const FILL_READ_PS: f64 = 3.0;
+
+/// What a runtime filter saves for a row that it drops in front of a group-by. Estimated.
+pub(in crate::optimize) const SAVED_GROUP_PS: f64 = 40.0;
+/// The same in front of a build side. Estimated.
+pub(in crate::optimize) const SAVED_BUILD_PS: f64 = 40.0;
+/// The same in front of a probe of a table in L2. Estimated.
+pub(in crate::optimize) const SAVED_PROBE_PS: f64 = 4.0;
+/// A probe row of a join that may be partitioned instead. Estimated.
+pub(in crate::optimize) const PARTITIONED_PROBE_PS: f64 = 20.0;
+
+// Rates of group-bys, a row unless they say otherwise, were fitted together to the times of `group_shapes.rs` on an H100.
+
+/// Adding a row to a group table in L2, and one in device memory: finding the group, and each word that is added to.
+pub(super) const GROUP_ADD_PS: [(f64, f64); 2] = [(20.0, 12.0), (90.0, 20.0)];
+/// Moving rows of a group-by to their partitions, a byte that is read or written.
+pub(super) const GROUP_MOVE_PS_PER_BYTE: f64 = 0.5;
+/// What the first pass of a partition costs by its bits, in plain moves of a row: up to so many bits, so much. More bits make
+/// shorter runs.
+pub(super) const GROUP_PASS_MOVES: [(u32, f64); 5] = [(6, 0.67), (7, 0.75), (9, 0.88), (10, 1.12), (u32::MAX, 1.55)];
+/// The same of a second pass.
+pub(super) const GROUP_SECOND_PASS_MOVES: f64 = 0.87;
+/// Adding a row to a block's table: finding the group, and each word that is added to.
+pub(super) const BLOCK_ADD_PS: (f64, f64) = (3.5, 1.6);
+/// What a full table of a block adds to that for each word of a row, and as much again for keys that meet.
+pub(super) const BLOCK_LOAD_PS: f64 = 2.0;
+/// Writing a group of a block's table out, a word.
+pub(super) const BLOCK_WRITE_PS: f64 = 4.8;
+/// Clearing a block's table, a word of a slot.
+pub(super) const BLOCK_CLEAR_PS: f64 = 0.6;
+/// What a row takes longer where no other block shares the multiprocessor: where keys are about as frequent, where some are far
+/// more frequent, and for each word that is added to.
+pub(super) const LONE_BLOCK_PS: (f64, f64, f64) = (2.5, 10.0, 0.4);
+/// Groups that blocks hold in shared memory, so that rows are not moved for them. Estimated.
+pub(super) const BLOCK_GROUPS: f64 = 4096.0;
+/// Share of the slots of a block's table that groups of a partition may take.
+pub(super) const BLOCK_LOAD_MAX: f64 = 0.73;
