@@ -19,6 +19,8 @@ use crate::{Error, Result};
 /// Threads of a block that moves a tile: the first ones that leave tiles for so large a part of the multiprocessors.
 const TILE_THREADS: [u32; 3] = [PARTITION_THREADS_FEW, 256, 128];
 const FILLED_SHARE: f64 = 0.9;
+/// Rows of a thread that counts (`each` of `partition.cu`).
+const COUNTED_ROWS: u64 = 8;
 /// Most bits of bins: with more, runs get short.
 pub(super) const BIN_BITS_MAX: u32 = 10;
 
@@ -216,7 +218,7 @@ impl TableDevice {
         let params = CountParams { input: rows.params(), rows: count, bits: bits.into(), counts: Ptr::of(counts) };
         let shared_bytes = 4u32 << bits;
         let resident = if shared_bytes > info.shared_bytes_per_block_max / 2 { 1 } else { 2 };
-        let strides = Strides { threads: PARTITION_THREADS_MANY, rows_each: 8, resident, shared_bytes };
+        let strides = Strides { threads: PARTITION_THREADS_MANY, rows_each: COUNTED_ROWS, resident, shared_bytes };
         let kernel = self.kernel(FixedModule::Partition(hash_bits), "partition_count")?;
         self.launch(&kernel, strides.over(count, &self.stream), &params)
     }
@@ -276,4 +278,17 @@ const PARTITION_ROWS_MAX: u64 = u32::MAX as u64 - (1 << 20);
 
 fn is_partitionable(rows: &RowWords<'_>, count: u64) -> bool {
     rows.validity.is_none() && rows.key_masks.len() == 1 && count <= PARTITION_ROWS_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_count_as_many_rows_as_their_kernel_takes() {
+        let text = warpjoin_kernels::PARTITION.text;
+        let kernel = text.split("WJ_ENTRY").find(|entry| entry.starts_with("(partition_count,"));
+        let defined = format!("constexpr u32 each = {COUNTED_ROWS};");
+        assert!(kernel.is_some_and(|kernel| kernel.contains(&defined)), "{defined}");
+    }
 }

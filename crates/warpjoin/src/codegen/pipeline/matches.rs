@@ -23,6 +23,8 @@ pub(crate) const MATCH_BLOCKS: u32 = 3;
 const ITEMS: u32 = 6;
 /// The same with lists.
 const LIST_ITEMS: u32 = 4;
+/// Words of 32 bits that the warps of a block share with lists (`ListWords` of `join/matches.cuh`).
+const LIST_WORDS: u32 = 32;
 /// Bytes of a build row up to which all of it goes to shared memory; of longer rows only the key.
 const SHARED_ROW_BYTES_MAX: u32 = 16;
 
@@ -34,7 +36,7 @@ pub(crate) fn shared_row_bytes(build: &RowShape, form: MatchForm) -> (u32, u32) 
         // The link of a chain.
         MatchForm::Chains | MatchForm::Semi => (words + 2, 0),
         // A count, and two places; what warps share.
-        MatchForm::Lists => (words + 8, 32 * 4),
+        MatchForm::Lists => (words + 8, LIST_WORDS * 4),
     }
 }
 
@@ -192,4 +194,21 @@ impl Matches<'_> {
 /// The words of rows in device memory, as a parameter.
 fn word_field(b: &mut Binder, shape: &RowShape, word: usize, part: MatchPart) -> Field {
     b.params.once(Type::Input(CType::unsigned(shape.word_bytes()[word])), Binding::Match(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_have_room_for_the_words_of_their_kernel() {
+        let header = warpjoin_kernels::HEADERS.iter().find(|header| header.name == "join/matches.cuh");
+        // Two words stand in front of those of frequent keys.
+        let heavy = LIST_WORDS - 2;
+        let declared = format!(
+            "enum ListWords {{ LIST_ROWS, LIST_HEAVY_COUNT, LIST_HEAVY, LIST_HEAVY_MAX = {heavy}, \
+             LIST_WORDS = LIST_HEAVY + LIST_HEAVY_MAX }};"
+        );
+        assert!(header.is_some_and(|header| header.text.contains(&declared)), "{declared}");
+    }
 }

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 const THREADS: u32 = 256;
 /// The same with a table.
 const TABLE_THREADS: u32 = 384;
-/// Most blocks of a multiprocessor.
+/// Most blocks of a multiprocessor (`interpret.cu`).
 const BLOCKS_MAX: u32 = 6;
 
 /// A program on a device.
@@ -128,5 +128,27 @@ impl Interpreted {
         let blocks = blocks.clamp(1, i32::MAX as u64) as u32;
         let launch = Launch { blocks, block_threads: *threads, shared_bytes: shared.bytes };
         Ok(stream.launch(kernel, launch, &params)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launches_agree_with_the_bounds_of_the_kernels() {
+        let text = warpjoin_kernels::INTERPRET.text;
+        let bounds_of = |line: &str| {
+            let (params, _) = line.strip_prefix("WJ_ENTRY_RESIDENT(")?.split_once(')')?;
+            let [entry, _, threads, blocks] = params.split(", ").collect::<Vec<_>>()[..] else { return None };
+            Some((entry.to_string(), threads.parse().ok()?, blocks.parse().ok()?))
+        };
+        let bounds: Vec<(String, u32, u32)> = text.lines().filter_map(bounds_of).collect();
+        assert_eq!(bounds.len(), warpjoin_kernels::INTERPRET.entries().count());
+        for (entry, threads, _) in &bounds {
+            let expected = if entry == "interpret_groups" { TABLE_THREADS } else { THREADS };
+            assert_eq!(*threads, expected, "{entry}");
+        }
+        assert_eq!(bounds.iter().map(|(_, _, blocks)| *blocks).max(), Some(BLOCKS_MAX));
     }
 }

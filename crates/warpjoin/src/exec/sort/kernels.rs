@@ -19,6 +19,8 @@ use crate::{Error, Result};
 const SUMS_BYTES: u32 = BLOCK_SUMS * 8;
 /// Blocks that count and share a multiprocessor.
 const COUNT_BLOCKS: u64 = 4;
+/// Keys of a thread that counts (`WJ_COUNTED_KEYS` of `sort.cu`).
+const COUNTED_KEYS: u64 = 8;
 
 /// A key word of the rows of one device.
 #[derive(Debug, Clone, Copy)]
@@ -138,7 +140,8 @@ impl TopK {
 impl SortLaunches<'_> {
     /// A grid that strides over the rows, and counts in shared memory.
     fn counting(&self, rows: u64, shared_bytes: u32) -> Launch {
-        let strides = Strides { threads: SORT_COUNT_THREADS, rows_each: 8, resident: COUNT_BLOCKS, shared_bytes };
+        let strides =
+            Strides { threads: SORT_COUNT_THREADS, rows_each: COUNTED_KEYS, resident: COUNT_BLOCKS, shared_bytes };
         strides.over(rows, self.on.stream)
     }
 
@@ -328,4 +331,15 @@ fn sort_module() -> ModuleSource {
 
 fn top_k_module() -> ModuleSource {
     Constants::USUAL.module(warpjoin_kernels::TOP_K, [&DIGIT[..], &COLLECT, &[FEW]].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_count_as_many_keys_as_their_kernel_takes() {
+        let defined = format!("#define WJ_COUNTED_KEYS {COUNTED_KEYS}\n");
+        assert!(warpjoin_kernels::SORT.text.contains(&defined), "{defined}");
+    }
 }
