@@ -1,5 +1,5 @@
 //! Imports point down: each part of a crate uses parts of its own layer and of those below, as ARCHITECTURE.md lists them.
-//! And circles of files that import each other are small.
+//! And circles of files that import each other are small, as are files and folders.
 //!
 //! An arrow leads from a file to the file that defines what it names, through `super`, `use` and what facades re-export. What a
 //! facade re-exports is an arrow of its own. Methods of a type that stand in several files are called without naming these: such
@@ -9,11 +9,12 @@
 
 mod layers_common;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use layers_common::circles::circles;
-use layers_common::{Arrows, Imports};
+use layers_common::{Arrows, Imports, source_files};
 
 /// Layers of a crate, lowest first: files and folders. The longest one that a path begins with counts.
 type Layers = &'static [&'static [&'static str]];
@@ -94,6 +95,13 @@ const CRATES: [(&str, Layers); 4] = [
 /// Most files in a circle of imports and calls of methods.
 const CIRCLE_FILES_MAX: usize = 8;
 
+/// Most source files that stand in a folder, and most lines of one; without tests.
+const FOLDER_FILES_MAX: usize = 14;
+const FILE_LINES_MAX: usize = 500;
+
+/// Extensions of source files: of Rust, of kernels and of what simulates devices.
+const EXTENSIONS: [&str; 5] = ["rs", "cu", "cuh", "h", "cpp"];
+
 /// Folder of the sources of a crate of the workspace.
 fn source_of(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src")
@@ -166,6 +174,27 @@ fn circles_of_files_are_small() {
         let arrows: Vec<String> = large.flat_map(|circle| imports.arrows_within(circle)).collect();
         assert!(arrows.is_empty(), "circles of {name} with more than {CIRCLE_FILES_MAX} files: {arrows:#?}");
     }
+}
+
+#[test]
+fn files_and_folders_are_small() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let crates = std::fs::read_dir(workspace.join("crates")).unwrap();
+    let mut files = vec![];
+    for folder in crates.map(|entry| entry.unwrap().path().join("src")).chain([workspace.join("kernels")]) {
+        source_files(&folder, &EXTENSIONS, &mut files);
+    }
+    assert!(files.len() > 400, "only {} files were found", files.len());
+    let mut folders: BTreeMap<&Path, usize> = BTreeMap::new();
+    for file in &files {
+        *folders.entry(file.parent().unwrap()).or_default() += 1;
+    }
+    let full: Vec<_> = folders.into_iter().filter(|&(_, files)| files > FOLDER_FILES_MAX).collect();
+    assert!(full.is_empty(), "folders of more than {FOLDER_FILES_MAX} source files: {full:#?}");
+    let lines = |file: &Path| std::fs::read_to_string(file).unwrap().lines().count();
+    let sizes = files.iter().map(|file| (file, lines(file)));
+    let long: Vec<_> = sizes.filter(|&(_, lines)| lines > FILE_LINES_MAX).collect();
+    assert!(long.is_empty(), "source files of more than {FILE_LINES_MAX} lines: {long:#?}");
 }
 
 #[test]

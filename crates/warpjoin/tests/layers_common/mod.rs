@@ -58,7 +58,7 @@ impl Imports {
     /// Those of the crate whose sources are in `source`. Tests are left out.
     pub(crate) fn of(source: &Path) -> Self {
         let mut files = vec![];
-        rust_files(source, &mut files);
+        source_files(source, &["rs"], &mut files);
         files.sort();
         let parsed: Vec<syn::File> = files.iter().map(|path| parsed(path)).collect();
         let files: Vec<PathBuf> = files.iter().map(|path| path.strip_prefix(source).unwrap().to_path_buf()).collect();
@@ -226,8 +226,8 @@ fn parsed(path: &Path) -> syn::File {
     syn::parse_file(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// All source files of a folder but those of tests.
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+/// All source files of a folder, by the extensions of their names, but those of tests.
+pub(crate) fn source_files(folder: &Path, extensions: &[&str], files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -235,8 +235,8 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
             continue;
         }
         if path.is_dir() {
-            rust_files(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            source_files(&path, extensions, files);
+        } else if path.extension().is_some_and(|own| extensions.iter().any(|known| own == *known)) {
             files.push(path);
         }
     }
