@@ -233,14 +233,14 @@ mod tests {
     use std::thread;
 
     use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
-    use arrow::datatypes::{Field, Int64Type, Schema};
+    use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef};
     use warpjoin_device::{SimOptions, open_simulated};
 
     use super::*;
     use crate::exec::Inputs;
     use crate::expr::{ArithmeticOp, CompareOp, ExprKind};
     use crate::plan::physical::lower;
-    use crate::plan::{AggregateFunction, Plan, PlanKind, SortKey};
+    use crate::plan::{AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind, SortKey};
     use crate::{ExecOptions, Session, Table, TableBuilder};
 
     fn is_shared<T: Send + Sync>(_: &T) {}
@@ -314,49 +314,109 @@ mod tests {
         batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |at| row(batch, at))).collect()
     }
 
+    /// What a physical plan gives with these constants.
+    fn run(session: &Arc<Session>, execution: &Execution<'_>, schema: &SchemaRef) -> Vec<(i64, i64, i64)> {
+        let (inputs, options) = (Inputs::default(), ExecOptions::default());
+        let mut batches = vec![];
+        let mut take = |piece| {
+            batches.extend(piece);
+            true
+        };
+        let mut finish = |query: &mut Query<'_>, relation| query.fetch(relation, schema, &mut take);
+        super::super::execute(session, execution, &inputs, &options, &mut finish).unwrap();
+        rows(&batches)
+    }
+
+    /// Runs a plan from eight threads at once, each five times: with the constants that `values` makes of the numbers of thread and
+    /// run, in place of the plan's `own`.
+    fn check_in_threads(
+        (session, plan, own): (&Arc<Session>, &Plan, &[i64]),
+        values: impl Fn(i64, i64) -> Vec<i64> + Sync,
+        expected: impl Fn(&[i64]) -> Vec<(i64, i64, i64)> + Sync,
+    ) {
+        let (physical, bindings) = lower(plan);
+        is_shared(&physical);
+        assert!(!format!("{physical:?}").contains("Int("), "a constant in {physical:?}");
+        let constant = |value: &i64| ExprKind::Literal(Scalar::Int((*value).into()));
+        // In the order in which the plan has them.
+        let own: Vec<_> = own.iter().map(|value| format!("{:?}", constant(value))).collect();
+        assert_eq!(bindings.constants.iter().map(|value| format!("{value:?}")).collect::<Vec<_>>(), own);
+        let check = |number: i64, round: i64| {
+            let values = values(number, round);
+            let constants: Vec<_> = values.iter().map(constant).collect();
+            let own = Execution::new(&physical, &bindings, &Inputs::default()).unwrap();
+            let execution = Execution { constants: &constants, nodes: &[], ..own };
+            let mut found = run(session, &execution, &plan.schema);
+            if !plan.is_ordered() {
+                found.sort_unstable();
+            }
+            assert_eq!(found, expected(&values), "{values:?}");
+        };
+        thread::scope(|scope| {
+            for number in 0..8 {
+                let check = &check;
+                scope.spawn(move || (0..5).for_each(|round| check(number, round)));
+            }
+        });
+    }
+
     #[test]
     fn one_plan_runs_from_eight_threads_with_other_constants() {
         for devices in [1, 2] {
             let (session, table) = numbers(devices, 1000);
-
             let plan = plan(&table, &[1, 2, 3]);
-            let (physical, bindings) = lower(&plan);
-            is_shared(&physical);
-            assert!(!format!("{physical:?}").contains("Int("), "a constant in {physical:?}");
-            let constant = |value: i64| ExprKind::Literal(Scalar::Int(value.into()));
-            // In the order in which the plan has them.
-            let own = [50, 1, 2, 3, 7, 100].map(|value| format!("{:?}", constant(value)));
-            assert_eq!(bindings.constants.iter().map(|value| format!("{value:?}")).collect::<Vec<_>>(), own);
+            let values = |number, round| {
+                let list = [number, 100 * round + 3, 7 * number + round];
+                vec![100 * number + 10, list[0], list[1], list[2], number + 2, round]
+            };
+            check_in_threads((&session, &plan, &[50, 1, 2, 3, 7, 100]), values, |values| {
+                let mut list = values[1..4].to_vec();
+                list.sort_unstable();
+                list.dedup();
+                expected(values[0], &list, values[5], values[4])
+            });
+        }
+    }
 
-            let inputs = Inputs::default();
-            thread::scope(|scope| {
-                for number in 0..8 {
-                    let (physical, session, inputs) = (&physical, &session, &inputs);
-                    let (schema, tables) = (Arc::clone(&plan.schema), vec![Arc::clone(&table)]);
-                    scope.spawn(move || {
-                        for round in 0..5 {
-                            let (less, added, modulus) = (100 * number + 10, round, number + 2);
-                            let list = [number, 100 * round + 3, 7 * number + round];
-                            let values = [less, list[0], list[1], list[2], modulus, added];
-                            let constants = values.map(constant);
-                            let tables = tables.clone();
-                            let execution = Execution { plan: physical, constants: &constants, tables, nodes: &[] };
-                            let options = ExecOptions::default();
-                            let mut batches = vec![];
-                            let mut take = |piece| {
-                                batches.extend(piece);
-                                true
-                            };
-                            let mut finish =
-                                |query: &mut Query<'_>, relation| query.fetch(relation, &schema, &mut take);
-                            super::super::execute(session, &execution, inputs, &options, &mut finish).unwrap();
-                            let mut list = list.to_vec();
-                            list.sort_unstable();
-                            list.dedup();
-                            assert_eq!(rows(&batches), expected(less, &list, added, modulus), "{values:?}");
-                        }
-                    });
-                }
+    /// `select b.v, p.v, p.v + 100 from t b join t p on b.v = p.v % 7 where b.v < 50 and p.v >= 3`
+    fn joined(table: &Arc<Table>) -> Plan {
+        let v = |index| Expr::column(index, DataType::Int64, false);
+        let arithmetic = |op, left, right| {
+            let kind = ExprKind::Arithmetic(op, Box::new(left), Box::new(number(right)));
+            Expr { kind, data_type: DataType::Int64, nullable: false }
+        };
+        let side = |op, bound| {
+            let scan = node(PlanKind::Scan { table: Arc::clone(table), projection: vec![0] }, &["v"]);
+            let predicate = compare(op, v(0), number(bound));
+            node(PlanKind::Filter { input: Box::new(scan), predicate }, &["v"])
+        };
+        let join = JoinPlan {
+            build: side(CompareOp::Less, 50),
+            probe: side(CompareOp::GreaterOrEqual, 3),
+            on: vec![(v(0), arithmetic(ArithmeticOp::Modulo, v(0), 7))],
+            kind: JoinKind::Inner,
+            null_equals_null: false,
+            residual: None,
+            output: vec![0, 1],
+        };
+        let join = node(PlanKind::Join(Box::new(join)), &["b", "p"]);
+        let exprs = vec![v(0), v(1), arithmetic(ArithmeticOp::Add, v(1), 100)];
+        node(PlanKind::Project { input: Box::new(join), exprs }, &["b", "p", "sum"])
+    }
+
+    #[test]
+    fn one_join_runs_from_eight_threads_with_other_constants() {
+        const ROWS: i64 = 500;
+        for devices in [1, 2] {
+            let (session, table) = numbers(devices, ROWS);
+            // Some build sides have fewer rows than the modulus, some none.
+            let values = |number, round| vec![number + 5, 3 * round, 50 * number + round, round - 2];
+            check_in_threads((&session, &joined(&table), &[7, 50, 3, 100]), values, |values| {
+                let [modulus, less, from, added] = *values else { panic!("four constants") };
+                let row = |p: i64| (p % modulus, p, p + added);
+                let mut rows: Vec<_> = (from..ROWS).map(row).filter(|&(b, _, _)| b < less).collect();
+                rows.sort_unstable();
+                rows
             });
         }
     }
