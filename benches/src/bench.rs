@@ -6,17 +6,11 @@ use std::sync::Arc;
 
 use warpjoin::Session;
 use warpjoin_device::{
-    Arg, Buffer, CudaOptions, Device, DeviceKind, Kernel, Launch, ModuleSource, SimOptions, Stream, open_cuda,
-    open_simulated,
+    Arg, Buffer, CudaOptions, Device, Kernel, Launch, SimOptions, Stream, open_cuda, open_simulated,
 };
 
-use crate::data::{data_module, definitions};
-use crate::limits::kernels::limits_module;
-use crate::lines::partition::check_module;
+use crate::shared::{THREADS, module};
 use crate::{Error, Result};
-
-/// Threads per block of the benches' own kernels.
-pub(crate) const THREADS: u32 = 256;
 
 /// Divides all sizes by a power of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,11 +101,6 @@ impl Bench {
         self.scale
     }
 
-    /// Whether the device is a GPU, so that times are meaningful.
-    pub fn is_gpu(&self) -> bool {
-        self.device.info().kind == DeviceKind::Cuda
-    }
-
     /// Device time in nanoseconds of the work that `enqueue` adds to the stream. Waits for it.
     ///
     /// # Errors
@@ -146,21 +135,6 @@ impl Bench {
         self.stream.read(buffer, 0, bytemuck::cast_slice_mut(&mut words))?;
         Ok(words)
     }
-}
-
-/// The module of one of the benches' own sources (name, text).
-pub(crate) fn module((name, text): (&str, &str), entries: &[&str]) -> ModuleSource {
-    ModuleSource {
-        name: name.into(),
-        text: text.into(),
-        entries: entries.iter().map(|&entry| entry.into()).collect(),
-        defines: definitions(),
-    }
-}
-
-/// The modules of the benches' own kernels. Tests compile them for every architecture.
-pub fn kernel_modules() -> Vec<ModuleSource> {
-    vec![data_module(), limits_module(), check_module(), crate::lines::sort::check_module()]
 }
 
 impl From<arrow::error::ArrowError> for Error {

@@ -6,19 +6,9 @@
 use warpjoin::Table;
 use warpjoin_device::{Arg, Buffer};
 
-use crate::data::{AGGREGATES_MAX, COLUMNS_MAX, POISON, data_kernel};
-use crate::{Bench, ColumnSpec, Error, Numbers, Result};
-
-/// A checksum of rows, independent of their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Checksum {
-    /// Number of rows.
-    pub rows: u64,
-    /// Sum of the row hashes, modulo 2^64.
-    pub sum: u64,
-    /// Exclusive or of the row hashes.
-    pub exclusive: u64,
-}
+use crate::data::{POISON, data_kernel};
+use crate::shared::{AGGREGATES_MAX, COLUMNS_MAX, FUNCTIONS};
+use crate::{Bench, Checksum, ColumnSpec, Error, Numbers, Result};
 
 const CHECKSUM_WORDS: usize = 3;
 
@@ -152,10 +142,6 @@ pub enum GroupAggregate {
     /// Sum of [`crate::Value::Decimal`].
     SumDecimal(ColumnSpec),
 }
-
-/// Names and values of [`GroupAggregate`] in kernels.
-pub(crate) const FUNCTIONS: [(&str, u64); 5] =
-    [("COUNT", 0), ("SUM", 1), ("SUM_FLOAT", 2), ("MAX_FLOAT", 3), ("SUM_DECIMAL", 4)];
 
 impl GroupAggregate {
     /// The column, if it has one.

@@ -9,33 +9,15 @@ use warpjoin::column::{Domain, Layout};
 use warpjoin::{ResidentColumn, Shard, ShardColumn, Table};
 use warpjoin_device::{Arg, Buffer, ModuleSource};
 
-use crate::bench::{THREADS, module};
-use crate::limits::kernels::{ACCESSES_IN_FLIGHT, VECTORS_IN_FLIGHT};
+use crate::shared::{Numbering, Value, module};
 use crate::{Bench, Error, Result};
 
 const FILE: (&str, &str) =
     ("benches/data.cu", concat!(include_str!("../kernels/totals.cuh"), include_str!("../kernels/data.cu")));
 const ENTRIES: [&str; 5] = ["make_column", "hash_rows", "expected_join", "group_reference", "expected_groups"];
-/// Maximum number of columns of a checked result.
-pub(crate) const COLUMNS_MAX: usize = 12;
-/// Maximum number of aggregates of a checked group-by.
-pub(crate) const AGGREGATES_MAX: usize = 4;
 /// Fills value buffers before they are written and after they are checked.
 pub(crate) const POISON: u8 = 0xa5;
 const BUFFER_ALIGNMENT_BYTES: u64 = 16;
-
-/// Distribution of key numbers. A key is a function of its key number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Numbering {
-    /// The row number modulo the number of distinct keys.
-    Cyclic,
-    /// Cyclic, in random order.
-    Permuted,
-    /// Random, uniformly distributed.
-    Uniform,
-    /// Random, by the continuous form of Zipf's law.
-    Zipf,
-}
 
 /// The key numbers of the rows of a table.
 #[derive(Debug, Clone, Copy)]
@@ -82,27 +64,6 @@ impl Numbers {
         }
         Ok(())
     }
-}
-
-/// The values of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Value {
-    /// A bijection of the key number over the whole range of 32 bits.
-    Key32,
-    /// A bijection of the key number over the whole range of 64 bits.
-    Key64,
-    /// A permutation of the key numbers below `distinct`.
-    KeyDense,
-    /// Another 64-bit bijection of the key number: the second column of a key of 16 bytes.
-    KeySecond,
-    /// The row number.
-    Row,
-    /// Random bits.
-    Random,
-    /// Random multiples of 1/16 below 2^20, so that sums of 2^29 of them are exact.
-    Float,
-    /// Random integers from -2^92 to 2^92 - 1, in 16 bytes.
-    Decimal,
 }
 
 /// One column of a table.
@@ -158,37 +119,6 @@ pub(crate) fn data_module() -> ModuleSource {
 
 pub(crate) fn data_kernel(bench: &Bench, entry: &str) -> Result<warpjoin_device::Kernel> {
     bench.kernel(FILE, &ENTRIES, entry)
-}
-
-/// Constants of the kernels, passed to the compiler as definitions.
-pub(crate) fn definitions() -> Vec<String> {
-    let numberings = [
-        ("CYCLIC", Numbering::Cyclic),
-        ("PERMUTED", Numbering::Permuted),
-        ("UNIFORM", Numbering::Uniform),
-        ("ZIPF", Numbering::Zipf),
-    ];
-    let values = [
-        ("KEY32", Value::Key32),
-        ("KEY64", Value::Key64),
-        ("KEY_DENSE", Value::KeyDense),
-        ("KEY_SECOND", Value::KeySecond),
-        ("ROW", Value::Row),
-        ("RANDOM", Value::Random),
-        ("FLOAT", Value::Float),
-        ("DECIMAL", Value::Decimal),
-    ];
-    let mut definitions: Vec<String> = vec![
-        format!("THREADS={THREADS}"),
-        format!("COLUMNS_MAX={COLUMNS_MAX}"),
-        format!("AGGREGATES_MAX={AGGREGATES_MAX}"),
-        format!("VECTORS_IN_FLIGHT={VECTORS_IN_FLIGHT}"),
-        format!("ACCESSES_IN_FLIGHT={ACCESSES_IN_FLIGHT}"),
-    ];
-    definitions.extend(numberings.map(|(name, numbering)| format!("NUMBERS_{name}={}", numbering as u64)));
-    definitions.extend(values.map(|(name, value)| format!("VALUE_{name}={}", value as u64)));
-    definitions.extend(crate::checksum::FUNCTIONS.map(|(name, function)| format!("AGGREGATE_{name}={function}")));
-    definitions
 }
 
 /// Generates a table of `rows` rows on the device of `bench`, and waits for it.

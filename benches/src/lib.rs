@@ -13,11 +13,14 @@ pub mod limits;
 mod line;
 pub mod lines;
 pub mod report;
+mod shared;
 mod work;
 
-pub use bench::{Bench, Scale, kernel_modules};
-pub use checksum::{Checksum, ExpectedGroups, ExpectedJoin, GroupAggregate, checksum_of};
-pub use data::{ColumnSpec, Numbering, Numbers, Value, table};
+pub use bench::{Bench, Scale};
+pub use checksum::{ExpectedGroups, ExpectedJoin, GroupAggregate, checksum_of};
+pub use data::{ColumnSpec, Numbers, table};
 pub use error::{Error, Result};
 pub use line::{Axes, Case, Figure, Line, PlotPoint, Relative, Sample, SetUp, SetUpFunction, Unit, median};
+pub use lines::kernel_modules;
+pub use shared::{Checksum, Numbering, Value};
 pub use work::{Access, AccessKind, Design, Work};

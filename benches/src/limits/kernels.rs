@@ -4,7 +4,7 @@
 
 use warpjoin_device::{Arg, Buffer, Kernel, Launch, ModuleSource};
 
-use crate::bench::{THREADS, module};
+use crate::shared::{ACCESSES_IN_FLIGHT, THREADS, VECTORS_IN_FLIGHT, module};
 use crate::{Bench, Result};
 
 const FILE: (&str, &str) = ("benches/limits.cu", include_str!("../../kernels/limits.cu"));
@@ -19,10 +19,6 @@ const ENTRIES: [&str; 9] = [
     "gather_4",
     "gather_8",
 ];
-/// Vectors of 16 bytes that a thread has in flight.
-pub(crate) const VECTORS_IN_FLIGHT: u64 = 4;
-/// Random accesses that a thread has in flight.
-pub(crate) const ACCESSES_IN_FLIGHT: u64 = 8;
 const VECTOR_BYTES: u64 = 16;
 /// Bytes of a block's tile. Streams consist of whole tiles.
 pub(crate) const STREAM_TILE_BYTES: u64 = THREADS as u64 * VECTORS_IN_FLIGHT * VECTOR_BYTES;

@@ -8,11 +8,15 @@ mod group_by;
 mod hash_table;
 mod join;
 mod operator;
-pub(crate) mod partition;
-pub(crate) mod sort;
+mod partition;
+mod sort;
 
 use std::collections::HashSet;
 
+use warpjoin_device::ModuleSource;
+
+use crate::data::data_module;
+use crate::limits::kernels::limits_module;
 use crate::{Line, Scale};
 
 /// All lines at a scale. Lines that become equal at a small scale occur once.
@@ -36,6 +40,11 @@ pub fn all(scale: Scale) -> Vec<Line> {
         }
     }
     lines
+}
+
+/// The modules of the benches' own kernels. Tests compile them for every architecture.
+pub fn kernel_modules() -> Vec<ModuleSource> {
+    vec![data_module(), limits_module(), partition::check_module(), sort::check_module()]
 }
 
 /// A number of rows as text: `2^27`, or the number if it is not a power of two.

@@ -11,8 +11,8 @@ use warpjoin::{PartitionedTable, kernel_definitions, partition_table};
 use warpjoin_device::{Arg, ModuleSource};
 
 use super::rows_name;
-use crate::bench::module;
-use crate::data::{COLUMNS_MAX, POISON};
+use crate::data::POISON;
+use crate::shared::{COLUMNS_MAX, module};
 use crate::{
     Bench, Case, Checksum, ColumnSpec, Design, Error, Line, Numbering, Numbers, Result, Sample, Scale, SetUp, Unit,
     Value, Work, checksum_of, table,
@@ -92,7 +92,7 @@ pub(super) fn lines(scale: Scale) -> Vec<Line> {
 }
 
 /// The module of the check.
-pub(crate) fn check_module() -> ModuleSource {
+pub(super) fn check_module() -> ModuleSource {
     let mut source = module(FILE, &[ENTRY]);
     source.defines.extend(kernel_definitions());
     source

@@ -10,8 +10,8 @@ use warpjoin::plan::{Plan, PlanKind, SortKey};
 use warpjoin_device::{Arg, ModuleSource};
 
 use super::{count_name, rows_name};
-use crate::bench::module;
 use crate::checksum::poison;
+use crate::shared::module;
 use crate::{
     Bench, Case, Checksum, ColumnSpec, Design, Error, Line, Numbering, Numbers, Result, Sample, Scale, SetUp, Value,
     Work, checksum_of, table,
@@ -107,7 +107,7 @@ pub(super) fn lines(scale: Scale) -> Vec<Line> {
 }
 
 /// The module of the check.
-pub(crate) fn check_module() -> ModuleSource {
+pub(super) fn check_module() -> ModuleSource {
     module(FILE, &[ENTRY])
 }
 
