@@ -10,6 +10,7 @@
 #include "join/runtime_filter.cuh"
 #include "group/sketch.cuh"
 #include "common/tiles.cuh"
+#include "common/row_queue.cuh"
 #include "join/matches.cuh"
 
 // Bit `row` of a validity bitmap (least significant first).

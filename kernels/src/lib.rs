@@ -108,6 +108,7 @@ const FILES: &[KernelFile] = files![
     "group/block_table.cuh",
     "group/sketch.cuh",
     "common/tiles.cuh",
+    "common/row_queue.cuh",
     "partition/partition.cuh",
     "partition/words.cuh",
     "table/buckets.cuh",

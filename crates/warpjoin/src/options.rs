@@ -47,6 +47,8 @@ pub struct ExecOptions {
     /// Build rows from which on existence joins with an inequality are told by the extremes of each key. `None`: where lists
     /// of rows take longer.
     pub extremes_rows_min: Option<u64>,
+    /// Rows of a table from which on blocks list the rows that its first tests leave. `None`: where few are left of many.
+    pub compact_rows_min: Option<u64>,
     /// Distinct strings of a column from which on devices evaluate LIKE and comparisons; `None`: 4096.
     pub tested_strings_min: Option<usize>,
     /// Output buffers that leave more unused are copied to smaller ones; `None`: 64 MiB.
@@ -206,6 +208,7 @@ impl Default for ExecOptions {
             partition_rows: None,
             reduced_rows_min: None,
             extremes_rows_min: None,
+            compact_rows_min: None,
             tested_strings_min: None,
             waste_bytes_max: None,
             sort_few_rows: None,

@@ -225,6 +225,8 @@ pub enum Mark {
     Shared(Share),
     /// Written down, as they are fewer than what they are made of, and read more than once.
     Written,
+    /// Few of a table's rows are left here: blocks list them, and go on with full warps.
+    Compact,
 }
 
 /// Where the other places are that read a part of a plan which is run once.

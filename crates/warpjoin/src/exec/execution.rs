@@ -179,6 +179,7 @@ impl Query<'_> {
                 relation.width = exprs.len();
                 relation.steps.push(codegen::Step::Project(execution.bind_all(exprs)?));
             }
+            Step::Compact => relation.steps.push(codegen::Step::Compact),
             Step::RowNumber => relation.append_row_number()?,
             Step::Number { schema } => self.append_number(&mut relation, schema),
             Step::Fetch { table, row, columns } => {

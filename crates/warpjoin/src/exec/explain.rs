@@ -205,6 +205,7 @@ impl<'a> Explain<'a> {
             Step::Filter(_) => line.then(" -> Filter"),
             Step::Project(_) => line.then(" -> Project"),
             Step::RowNumber => line,
+            Step::Compact => line.then(" -> Compact"),
             Step::Number { .. } => self.deciding(line, &[DecisionKind::RowNumbers]),
             Step::Fetch { table, .. } => {
                 let names = match self.bindings.tables[table.0] {

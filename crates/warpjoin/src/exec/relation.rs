@@ -218,6 +218,7 @@ impl Relation {
         for step in self.steps.iter().rev() {
             match (step, &expr.kind) {
                 (Step::Project(exprs), &ExprKind::Column(column)) => expr = exprs.get(column)?,
+                (Step::Compact, _) => {}
                 _ => return None,
             }
         }
@@ -246,6 +247,7 @@ impl Relation {
             Step::Filter(_) => "Filter".to_string(),
             Step::Project(_) => "Project".to_string(),
             Step::Fetch(_) => "Fetch".to_string(),
+            Step::Compact => "Compact".to_string(),
             Step::Probe(step) => match step.filter {
                 Some(test) => format!("RuntimeFilter[{}]", test.describe()),
                 None => "Probe".to_string(),

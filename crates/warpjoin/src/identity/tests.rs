@@ -395,6 +395,7 @@ fn nodes() -> Vec<Plan> {
         Mark::Shared(Share::Left(SharedRowsId::new())),
         Mark::Shared(Share::Found(SharedRowsId::new())),
         Mark::Written,
+        Mark::Compact,
     ];
     let marks = marks.into_iter().chain(tests.iter().map(|&test| reduced(0, 0, test)));
     let call = |argument| AggregateCall::new(AggregateFunction::Sum, Some(column(argument)), DataType::Int64);

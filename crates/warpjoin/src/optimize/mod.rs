@@ -8,6 +8,7 @@
 //! Architecture invariant: an optimised plan has the rows and the errors of the one that was given, whatever was
 //! estimated. What may fail is not moved (`safety.rs`).
 
+mod compact;
 pub(crate) mod costs;
 mod eager;
 mod estimate;
@@ -87,6 +88,7 @@ pub(crate) fn optimize(
     optimized = extremes::place(optimized, InputTables(inputs), options.extremes_rows_min, &mut optimizer.notes);
     // What it becomes asks whether the build side has rows, and a reduced one may have none.
     optimized = rewrite_not_in(optimized);
+    optimized = compact::place(optimized, InputTables(inputs), devices.devices().len(), options.compact_rows_min);
     let elapsed_ns = started.elapsed().as_nanos() as u64;
     Ok(Optimized { plan: optimized, notes: optimizer.notes, elapsed_ns })
 }

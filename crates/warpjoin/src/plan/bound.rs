@@ -41,7 +41,7 @@ impl Plan {
             }
             PlanKind::Marked { mark, .. } => match mark {
                 Mark::Reduced { keys, .. } => keys.iter_mut().collect(),
-                Mark::SharedBuild(_) | Mark::Shared(_) | Mark::Written => vec![],
+                Mark::SharedBuild(_) | Mark::Shared(_) | Mark::Written | Mark::Compact => vec![],
             },
         }
     }

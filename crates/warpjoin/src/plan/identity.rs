@@ -97,6 +97,7 @@ impl Identify for Mark {
             Self::Reduced { table, keys, test } => one_of(identity, 1, &[table, keys, test]),
             Self::Shared(share) => one_of(identity, 2, &[share]),
             Self::Written => one_of(identity, 3, &[]),
+            Self::Compact => one_of(identity, 4, &[]),
         }
     }
 }

@@ -34,7 +34,7 @@ impl Plan {
             match mark {
                 Mark::Reduced { table, .. } => read.push(*table),
                 Mark::SharedBuild(number) => own.push(*number),
-                Mark::Shared(_) | Mark::Written => {}
+                Mark::Shared(_) | Mark::Written | Mark::Compact => {}
             }
             true
         });

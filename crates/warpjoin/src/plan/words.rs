@@ -57,6 +57,7 @@ impl Plan {
             PlanKind::Marked { mark: Mark::Reduced { table, keys, test }, .. } => {
                 format!("RuntimeFilter: [{}] in table {table}, by {test}", list(keys))
             }
+            PlanKind::Marked { mark: Mark::Compact, .. } => "Compact".to_string(),
             PlanKind::Marked { mark: Mark::Written, .. } => "Materialise".to_string(),
             PlanKind::Marked { mark: Mark::Shared(share), .. } => match share {
                 Share::Within(number) => format!("Shared {number}"),

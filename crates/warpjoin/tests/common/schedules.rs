@@ -219,6 +219,10 @@ fn filters() -> Vec<Scheduled> {
         by("filter by table", FilterForm::Table),
         by("bitmap", FilterForm::Bitmap),
         by("bloom filter", FilterForm::Bloom),
+        with(join_of("list of rows behind a bitmap", table(40, |r| r * 5), table(300, |r| r), 1), |settings| {
+            settings.runtime_filters = RuntimeFilters::AlwaysBy(FilterForm::Bitmap);
+            settings.compact_rows_min = Some(0);
+        }),
         // More build rows than a block has threads, so that several blocks set bits of one word.
         with(join_of("bitmap of several blocks", table(600, |r| r * 7 % 611), table(700, |r| r), 1), |settings| {
             settings.runtime_filters = RuntimeFilters::AlwaysBy(FilterForm::Bitmap);

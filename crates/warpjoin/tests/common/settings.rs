@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) join_form: Option<JoinForm>,
     pub(crate) partition_rows: Option<u32>,
     pub(crate) reduced_rows_min: Option<u64>,
+    pub(crate) extremes_rows_min: Option<u64>,
+    pub(crate) compact_rows_min: Option<u64>,
     pub(crate) sort_few_rows: Option<u32>,
     pub(crate) waste_bytes_max: Option<u64>,
     pub(crate) join_order: JoinOrder,
@@ -70,6 +72,8 @@ impl Default for Settings {
             join_form: None,
             partition_rows: None,
             reduced_rows_min: None,
+            extremes_rows_min: None,
+            compact_rows_min: None,
             sort_few_rows: None,
             waste_bytes_max: None,
             join_order: JoinOrder::AsGiven,
@@ -111,8 +115,8 @@ impl Settings {
             join_form: self.join_form,
             partition_rows: self.partition_rows,
             reduced_rows_min: self.reduced_rows_min,
-            // With the ones, the others: a draw of its own would change what kept seeds stand for.
-            extremes_rows_min: self.reduced_rows_min.filter(|rows| *rows == 0),
+            compact_rows_min: self.compact_rows_min,
+            extremes_rows_min: self.extremes_rows_min,
             sort_few_rows: self.sort_few_rows,
             waste_bytes_max: self.waste_bytes_max,
             join_order: self.join_order,
@@ -152,8 +156,11 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
     let few_rows = *[None, Some(0), Some(40)].choose(&mut aside).expect("some");
     let ordered_span_min = *[None, Some(1)].choose(&mut aside).expect("some");
     let memory_use = *[MemoryUse::Auto, MemoryUse::Auto, MemoryUse::Least].choose(&mut aside).expect("some");
+    let [extremes_rows_min, compact_rows_min] = [(); 2].map(|()| *[None, Some(0)].choose(&mut aside).expect("some"));
     let settings = Settings {
         memory_use,
+        extremes_rows_min,
+        compact_rows_min,
         waste_bytes_max,
         few_rows,
         device_threads,

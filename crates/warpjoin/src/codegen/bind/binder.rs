@@ -10,11 +10,12 @@ use super::environment::Payload;
 use super::value::Value;
 use crate::codegen::precomputed::Tabulations;
 use crate::codegen::program::{
-    Body, Code, Codes, Declaration, Field, First, Head, Item, Node, Nodes, Params, Statement, Status, Variable,
+    Body, Code, Codes, Declaration, Field, First, Front, Head, Item, Node, Nodes, Params, Statement, Status, Variable,
 };
 use crate::codegen::shapes::{SourceShape, ValidityForm};
 use crate::codegen::value::CType;
 use crate::column::ColumnType;
+use crate::{Error, Result};
 
 /// Binds one kernel.
 pub(crate) struct Binder {
@@ -35,6 +36,8 @@ pub(crate) struct Binder {
     pub is_partitioned: bool,
     /// No step drops rows: all of them are read.
     pub reads_all: bool,
+    /// The rows are those of a block's list.
+    pub is_queued: bool,
     /// What is loaded and stored by row is not used again soon.
     pub is_streaming: bool,
     /// How many rows are wanted, a parameter; the variable `is_full` says that the lane has seen them taken.
@@ -59,6 +62,9 @@ pub(crate) struct Binder {
 /// Where the form of the loop over rows is missing.
 pub(in crate::codegen) struct HeadPlace(usize);
 
+/// Where the tests in front of a list of rows stand.
+pub(in crate::codegen) struct FrontPlace(usize);
+
 impl Binder {
     pub(crate) fn new(source: Vec<ColumnType>, validity: ValidityForm) -> Self {
         Self {
@@ -71,6 +77,7 @@ impl Binder {
             is_tiles: false,
             is_partitioned: false,
             reads_all: false,
+            is_queued: false,
             is_streaming: false,
             wanted: None,
             has_lists: false,
@@ -152,6 +159,32 @@ impl Binder {
     /// The form of the loop that `begin_head` opened.
     pub(in crate::codegen) fn end_head(&mut self, place: &HeadPlace, head: Head) {
         self.body.items[place.0] = Item::Head(head);
+    }
+
+    /// Ends the tests that come first of all, and opens the loop over the rows that they leave; see [`Front`].
+    ///
+    /// # Errors
+    /// When the tests have loops.
+    pub(in crate::codegen) fn end_front(&mut self, head: &HeadPlace, rows: Field) -> Result<FrontPlace> {
+        self.flush();
+        let place = head.0 + 1;
+        let items: Vec<Item> = self.body.items.drain(place..).collect();
+        if self.alive != Variable::Alive || items.iter().any(|item| item.opens() != 0) {
+            return Err(Error::internal("a loop in front of a list of rows"));
+        }
+        let front = Front { rows, block_threads: 0, offset: 0, is_ordered: false, items };
+        self.item(Item::Front(front));
+        self.item(Item::OpenQueue { block_threads: 0 });
+        self.is_queued = true;
+        Ok(FrontPlace(place))
+    }
+
+    /// Says how blocks go over the rows that `end_front` has ended the tests of.
+    pub(in crate::codegen) fn place_front(&mut self, place: &FrontPlace, threads: u32, at: u32, of_order: bool) {
+        if let [Item::Front(front), Item::OpenQueue { block_threads }] = &mut self.body.items[place.0..place.0 + 2] {
+            (front.block_threads, front.offset, front.is_ordered) = (threads, at, of_order);
+            *block_threads = threads;
+        }
     }
 
     /// Adds a statement to the section.

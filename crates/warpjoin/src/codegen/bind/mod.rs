@@ -12,7 +12,7 @@ mod terms;
 mod value;
 mod words;
 
-pub(super) use binder::Binder;
+pub(super) use binder::{Binder, FrontPlace, HeadPlace};
 pub(super) use environment::{Cell, Environment, Payload, PayloadAccess};
 pub(super) use value::Value;
 pub(super) use words::{hoist_word, key_word, partition_hash, word_temporary};

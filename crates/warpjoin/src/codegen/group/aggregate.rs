@@ -324,11 +324,12 @@ fn tiles(b: &mut Binder) -> GroupTiles {
     let columns: Vec<(Field, CType)> = b.params.source_values().collect();
     // With thin rows, loads in flight are too few.
     let is_thin = columns.iter().map(|(_, element)| element.bits()).sum::<u32>() <= PREFETCH_BITS_MAX;
+    let is_queued = b.is_queued;
     let prefetch = (b.reads_all && is_thin).then(|| Prefetch {
         steps: b.params.once(Type::Value(CType::U64), Binding::Group(GroupPart::PrefetchSteps)),
         columns: columns.into_iter().map(|(column, _)| column).collect(),
     });
-    GroupTiles { control, cancel, rows, cursors, prefetch }
+    GroupTiles { control, cancel, rows, cursors, prefetch, is_queued }
 }
 
 /// The loop over rows that lie by partition, or are cut into pieces.

@@ -148,6 +148,9 @@ impl<'k> Builder<'k> {
                 self.forget();
             }
             // Rows of a frequent key are merged one by one.
+            // One row after the other: those that are left go on at once.
+            Item::Front(front) => front.items.iter().try_for_each(|item| self.item(item, kernel, open))?,
+            Item::OpenQueue { .. } => open.push(Open::Nothing),
             Item::Ballot => {}
             Item::AddToSketch { set, control, hash, alive } => {
                 let hash = self.code_as(*hash, CType::U64)?;
@@ -177,7 +180,7 @@ impl<'k> Builder<'k> {
         let alive = self.declare(Variable::Alive, CType::Bool);
         let step = match head {
             Head::Open => return Err(Unknown("a loop without a form")),
-            Head::GridStride { rows, wanted: None, .. } => {
+            Head::GridStride { rows, wanted: None, .. } | Head::Turns { rows, .. } => {
                 let rows = self.field(*rows);
                 Step::new(Do::Grid, row, &[rows, Operand::NONE, Operand::NONE, alive])
             }

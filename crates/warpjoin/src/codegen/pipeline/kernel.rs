@@ -3,20 +3,21 @@
 use std::sync::{Arc, OnceLock};
 
 use warpjoin_device::ModuleSource;
-use warpjoin_kernels::common::RESERVATION_BYTES;
+use warpjoin_kernels::common::{QUEUE_HEAD_BYTES, RESERVATION_BYTES};
 use warpjoin_kernels::partition::PARTITION_THREADS_MANY;
 
 use super::batch::{BATCH_BLOCKS, Batch};
 use super::matches::{self, Matches};
 use super::partition::partition;
+use super::queue;
 use super::source::open_source;
-use super::steps::bind_step;
+use super::steps::{bind_step, pass_step};
 use crate::Result;
-use crate::codegen::bind::{Binder, Environment};
+use crate::codegen::bind::{Binder, Environment, FrontPlace, HeadPlace};
 use crate::codegen::constants::{Constants, PIPELINE_BLOCK_THREADS};
 use crate::codegen::interpret::Program;
 use crate::codegen::precomputed::Lookup;
-use crate::codegen::program::{Around, Binding, GroupFrame, GroupLoop, Head, Kernel, Type};
+use crate::codegen::program::{Around, Binding, GroupFrame, GroupLoop, Head, Kernel, TURN_ITEMS, Type};
 use crate::codegen::shapes::{
     GroupLimits, GroupShape, JoinShape, MatchForm, Packing, PartitionStage, PayloadForm, RowShape, Sink, SortShape,
     SourceShape, Step,
@@ -164,7 +165,7 @@ pub(crate) fn bind_pipeline(
             match Batch::of(source, steps, sink) {
                 Some(batch) => {
                     let environment = batch.open(b, PIPELINE_BLOCK_THREADS)?;
-                    let (shape, frame) = bind_rest(b, environment, batch.after, sink)?;
+                    let (shape, frame) = bind_rest(b, environment, batch.after, 0, sink)?;
                     let (block_threads, shared_bytes) = (PIPELINE_BLOCK_THREADS, RESERVATION_BYTES);
                     (shape, frame, Grid::Batches { block_threads, shared_bytes })
                 }
@@ -184,7 +185,7 @@ fn bind_matches(b: &mut Binder, matches: &Matches<'_>, steps: &[Step], sink: &Si
     } else {
         matches.open(b, steps, writes_rows)?
     };
-    bind_rest(b, environment, rest, sink)
+    bind_rest(b, environment, rest, 0, sink)
 }
 
 /// The loop over tiles of rows, a row a thread.
@@ -199,20 +200,62 @@ fn bind_tiles(b: &mut Binder, source: &SourceShape, steps: &[Step], sink: &Sink)
     if let Sink::Limit { wanted, .. } = sink {
         b.wanted = Some(b.params.add(number, Binding::Word(*wanted)));
     }
-    let environment = open_source(b, source);
-    let (shape, mut frame) = bind_rest(b, environment, steps, sink)?;
+    let mut environment = open_source(b, source);
+    let (mut rest, mut probes, mut front) = (steps, 0, None);
+    if let Some((tests, behind)) = queue::split(source, steps, sink) {
+        (environment, front) = bind_front(b, source, tests, &place, &mut probes)?;
+        rest = behind;
+    }
+    let (shape, mut frame) = bind_rest(b, environment, rest, probes, sink)?;
     let (rows, control) = (b.params.once(number, Binding::SourceRows), b.params.control());
     let block_threads = frame.block_threads;
     let wanted = b.wanted.map(|wanted| [control, wanted]);
-    let head = frame.head.take().unwrap_or(Head::GridStride { rows, block_threads, wanted });
+    let is_ordered = frame.head.is_some();
+    let mut shared_bytes = frame.shared_bytes;
+    let head = match (frame.head.take(), &front) {
+        (Some(head), _) => head,
+        (None, Some(_)) => Head::Turns { rows, block_threads },
+        (None, None) => Head::GridStride { rows, block_threads, wanted },
+    };
     b.end_head(&place, head);
-    let grid = Grid::Tiles { block_threads, shared_bytes: frame.shared_bytes };
+    if let Some(front) = front {
+        let offset = shared_bytes.next_multiple_of(QUEUE_HEAD_BYTES);
+        b.place_front(&front, block_threads, offset, is_ordered);
+        shared_bytes = offset + QUEUE_HEAD_BYTES + TURN_ITEMS * block_threads * 2;
+    }
+    let grid = Grid::Tiles { block_threads, shared_bytes };
     Ok((shape, frame, grid))
 }
 
+/// Tests of the rows of a turn; then the columns for those that are left, read anew.
+fn bind_front(
+    b: &mut Binder,
+    source: &SourceShape,
+    tests: &[Step],
+    head: &HeadPlace,
+    probes: &mut usize,
+) -> Result<(Environment, Option<FrontPlace>)> {
+    let mut tested = open_source(b, source);
+    for step in tests {
+        tested = bind_step(b, &tested, step, probes)?;
+    }
+    let rows = b.params.once(Type::Value(CType::U64), Binding::SourceRows);
+    let front = b.end_front(head, rows)?;
+    let (mut left, mut passed) = (open_source(b, source), 0);
+    for step in tests {
+        left = pass_step(b, &left, step, &mut passed)?;
+    }
+    Ok((left, Some(front)))
+}
+
 /// Steps and sink.
-fn bind_rest(b: &mut Binder, mut environment: Environment, steps: &[Step], sink: &Sink) -> Result<(SinkShape, Frame)> {
-    let mut probes = 0;
+fn bind_rest(
+    b: &mut Binder,
+    mut environment: Environment,
+    steps: &[Step],
+    mut probes: usize,
+    sink: &Sink,
+) -> Result<(SinkShape, Frame)> {
     for step in steps {
         environment = bind_step(b, &environment, step, &mut probes)?;
     }

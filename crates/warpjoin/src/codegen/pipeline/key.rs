@@ -79,6 +79,7 @@ impl Identify for Step {
             Self::Project(exprs) => one_of(identity, 1, &[exprs]),
             Self::Probe(probe) => one_of(identity, 2, &[probe]),
             Self::Fetch(fetch) => one_of(identity, 3, &[fetch]),
+            Self::Compact => one_of(identity, 4, &[]),
         }
     }
 }

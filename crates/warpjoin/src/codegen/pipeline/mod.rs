@@ -1,13 +1,14 @@
 //! Whole kernels: source, steps, sink, and the loop over rows around them.
 //!
-//! `kernel.rs` frames a kernel, with a loop over tiles of rows. Loops of other kinds are in `batch.rs`, `matches.rs` and
-//! `partition.rs`. `key.rs` is what a kernel follows from. Must not know how a step or a sink does its work.
+//! `kernel.rs` frames a kernel, with a loop over tiles of rows. Loops of other kinds are in `batch.rs`, `matches.rs`,
+//! `partition.rs` and `queue.rs`. `key.rs` is what a kernel follows from. Must not know how a step or a sink does its work.
 
 mod batch;
 mod kernel;
 mod key;
 mod matches;
 mod partition;
+mod queue;
 mod source;
 mod steps;
 #[cfg(test)]

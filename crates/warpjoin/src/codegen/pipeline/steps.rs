@@ -39,6 +39,7 @@ pub(super) fn bind_step(
                 .map(|column| Ok(Cell::Fetched { step: Arc::clone(step), column, input: environment.clone() }));
             Ok(Environment::new(own.chain(fetched).collect::<Result<_>>()?))
         }
+        Step::Compact => Ok(environment.clone()),
         Step::Probe(step) => {
             if step.is_counted {
                 count(b, Counter::Probes, 1);
@@ -54,6 +55,24 @@ pub(super) fn bind_step(
             *probes += 1;
             Ok(after)
         }
+    }
+}
+
+/// The columns behind a step whose rows were dropped before: the test is not made again.
+pub(super) fn pass_step(
+    b: &mut Binder,
+    environment: &Environment,
+    step: &Step,
+    probes: &mut usize,
+) -> Result<Environment> {
+    match step {
+        Step::Filter(_) => Ok(environment.clone()),
+        Step::Probe(step) => {
+            let number = *probes;
+            *probes += 1;
+            join::output(step, &join::both_sides(environment, step, number)?)
+        }
+        Step::Project(_) | Step::Fetch(_) | Step::Compact => bind_step(b, environment, step, probes),
     }
 }
 

@@ -3,8 +3,8 @@
 use super::code::{push, push_field, push_number};
 use super::statement::{declare, push_statement};
 use super::text::Text;
-use super::{batch, group, matches, partition, probe};
-use crate::codegen::program::{Around, Body, First, Head, Item, Kernel, Nodes, Reservation, Type};
+use super::{batch, front, group, matches, partition, probe};
+use crate::codegen::program::{Around, Body, First, Head, Item, Kernel, Nodes, Reservation, TURN_ITEMS, Type};
 
 /// The text of a kernel, whose entry is `pipeline`.
 pub(in crate::codegen) fn print(kernel: &Kernel) -> String {
@@ -19,14 +19,14 @@ pub(in crate::codegen) fn print(kernel: &Kernel) -> String {
         Around::Nothing => group::Around::default(),
         Around::CountRows { control } => group::Around {
             prologue: "    u32 written = 0;\n".into(),
-            head: None,
             epilogue: format!("    add_rows({control}, written);\n"),
+            ..group::Around::default()
         },
         Around::Groups { target, frame } => group::around(target, frame, *block_threads),
     };
     head.push_str(&around.prologue);
     let mut text = Text::new(head);
-    push_body(&mut text, nodes, body, around.head.as_deref().unwrap_or_default());
+    push_body(&mut text, nodes, body, &around);
     text.text.push_str(&around.epilogue);
     text.text.push_str("}\n");
     text.text
@@ -45,7 +45,7 @@ fn declare_params(text: &mut String, params: &[Type]) {
     text.push_str("};\n");
 }
 
-fn push_body(text: &mut Text, nodes: &Nodes, body: &Body, group_head: &str) {
+fn push_body(text: &mut Text, nodes: &Nodes, body: &Body, around: &group::Around) {
     let Body { first, items } = body;
     for first in first {
         match first {
@@ -59,14 +59,16 @@ fn push_body(text: &mut Text, nodes: &Nodes, body: &Body, group_head: &str) {
         }
     }
     for item in items {
-        push_item(text, nodes, item, group_head);
+        push_item(text, nodes, item, around);
     }
 }
 
-fn push_item(text: &mut Text, nodes: &Nodes, item: &Item, group_head: &str) {
+fn push_item(text: &mut Text, nodes: &Nodes, item: &Item, around: &group::Around) {
     match item {
         Item::Close => text.close("}"),
-        Item::Head(head) => text.open_with(&head_text(head, group_head)),
+        Item::Head(head) => text.open_with(&head_text(head, around.head.as_deref().unwrap_or_default())),
+        Item::Front(it) => front::push(text, nodes, it),
+        Item::OpenQueue { block_threads } => front::open_queue(text, *block_threads, &around.choose),
         Item::Statement(statement) => push_statement(text, nodes, statement),
         Item::Section { alive, declarations, statements } => {
             declarations.iter().for_each(|declaration| declare(text, nodes, declaration));
@@ -129,6 +131,11 @@ fn head_text(head: &Head, group_head: &str) -> String {
                 last = block_threads - 1
             )
         }
+        Head::Turns { rows, block_threads } => format!(
+            "    constexpr u32 turn_items = {TURN_ITEMS};\n    constexpr u32 turn_rows = turn_items * {block_threads};\n    \
+             for (u64 turn = blockIdx.x; turn < ({rows} + turn_rows - 1) / turn_rows; turn += gridDim.x) {{\n        \
+             const u64 first = turn * turn_rows;\n",
+        ),
         Head::Sample { rows, stride, block_threads } => format!(
             "    const u64 tiles = (({rows} + {stride} - 1) / {stride} + {last}) / {block_threads};\n    \
              for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{\n        \

@@ -4,6 +4,7 @@
 
 mod batch;
 mod code;
+mod front;
 mod group;
 mod kernel;
 mod matches;

@@ -2,6 +2,7 @@
 
 use super::batch::BatchItem;
 use super::code::Code;
+use super::front::Front;
 use super::matches::{MatchLookUp, MatchUnits};
 use super::params::Field;
 use super::partition::PartitionItem;
@@ -35,6 +36,12 @@ pub(crate) enum Item {
         stride_words: usize,
         finished: Option<[Field; 2]>,
     },
+    /// Lists the rows of a turn that are left of it.
+    Front(Front),
+    /// Opens the loop over the rows of the list, with [`Variable::Row`] and [`Variable::Alive`].
+    OpenQueue {
+        block_threads: u32,
+    },
     /// Which lanes of the warp are alive, for the merge of rows.
     Ballot,
     /// Counts a key of a sample.
@@ -63,7 +70,11 @@ impl Item {
     /// How many more blocks are open behind it.
     pub(in crate::codegen) fn opens(&self) -> isize {
         match self {
-            Self::Head(_) | Self::OpenMatches(_) | Self::MatchUnits(_) | Self::OpenAccepts { .. } => 1,
+            Self::Head(_)
+            | Self::OpenQueue { .. }
+            | Self::OpenMatches(_)
+            | Self::MatchUnits(_)
+            | Self::OpenAccepts { .. } => 1,
             Self::Batch(item) => match item {
                 BatchItem::Open { .. } | BatchItem::OpenKeys { .. } | BatchItem::OpenFound { .. } => 1,
                 BatchItem::LookUp { .. } => 0,
@@ -83,6 +94,7 @@ impl Item {
             | Self::Find(_)
             | Self::Reserve(_)
             | Self::OpenGroup { .. }
+            | Self::Front(_)
             | Self::Ballot
             | Self::AddToSketch { .. }
             | Self::EndRound => 0,
@@ -97,6 +109,8 @@ pub(crate) enum Head {
     Open,
     /// A row a thread, grid stride. With the control block and how many rows are wanted, blocks stop once there are enough.
     GridStride { rows: Field, block_threads: u32, wanted: Option<[Field; 2]> },
+    /// Turns of [`TURN_ITEMS`](super::TURN_ITEMS) rows a thread, grid stride, each with a list of the rows that are left.
+    Turns { rows: Field, block_threads: u32 },
     /// One row of each stride, at a place within it that does not repeat.
     Sample { rows: Field, stride: Field, block_threads: u32 },
     /// That of a group table.

@@ -80,6 +80,8 @@ pub(crate) struct GroupTiles {
     pub rows: Field,
     pub cursors: Field,
     pub prefetch: Option<Prefetch>,
+    /// Turns have lists of the rows that are left (see [`Front`](super::Front)).
+    pub is_queued: bool,
 }
 
 /// Columns that are asked for ahead of time, and how many steps.

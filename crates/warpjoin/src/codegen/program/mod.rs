@@ -7,6 +7,7 @@
 mod batch;
 mod body;
 mod code;
+mod front;
 mod function;
 mod group;
 mod kernel;
@@ -21,6 +22,7 @@ mod variable;
 pub(super) use batch::BatchItem;
 pub(super) use body::{Body, First, Head, Item, Reservation};
 pub(super) use code::{Code, Codes, Node, Nodes};
+pub(super) use front::{FRONT_ITEMS, Front, TURN_ITEMS};
 pub(super) use function::Function;
 pub(super) use group::{
     Accumulate, GroupFrame, GroupLoop, GroupTarget, GroupTiles, GroupWalk, Prefetch, Slot, TableFields,

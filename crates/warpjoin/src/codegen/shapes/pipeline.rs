@@ -145,12 +145,14 @@ pub(crate) enum Step {
     Probe(ProbeStep),
     /// Adds columns of a table by the number of its row.
     Fetch(Arc<FetchStep>),
+    /// Changes nothing: few rows are left, and what follows is worth full warps.
+    Compact,
 }
 
 impl Step {
     /// Whether not exactly one row goes on for each that comes in.
     pub(crate) fn drops_rows(&self) -> bool {
-        !matches!(self, Self::Project(_) | Self::Fetch(_))
+        !matches!(self, Self::Project(_) | Self::Fetch(_) | Self::Compact)
     }
 }
 

@@ -15,7 +15,7 @@ impl Relation {
     pub(crate) fn ranges(&self, mut column: usize) -> Option<Ranges> {
         for step in self.steps.iter().rev() {
             column = match step {
-                Step::Filter(_) => column,
+                Step::Filter(_) | Step::Compact => column,
                 Step::Project(exprs) => column_of(exprs.get(column)?)?,
                 // Columns of the build side come first, where there are any.
                 Step::Probe(probe) => probe.output.get(column)?.checked_sub(probe.payload_of.len())?,

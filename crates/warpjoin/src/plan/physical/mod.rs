@@ -120,6 +120,8 @@ pub(crate) enum Step {
     Probe { table: usize, join: Join },
     /// Drops rows without a match in the shared build table of that number.
     Reduce { table: usize, keys: Vec<Expr>, test: ReductionTest },
+    /// Changes nothing: few rows are left, and what follows is worth full warps.
+    Compact,
 }
 
 /// A join without its sides.

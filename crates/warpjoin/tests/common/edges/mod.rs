@@ -81,7 +81,12 @@ pub(crate) fn settings() -> Vec<Settings> {
     use Distribution::{Broadcast, Exchange};
     let usual = Settings::default();
     vec![
-        Settings { keeps: true, strings: StringEncoding::UnorderedDictionary, ..usual.clone() },
+        Settings {
+            keeps: true,
+            strings: StringEncoding::UnorderedDictionary,
+            compact_rows_min: Some(0),
+            ..usual.clone()
+        },
         Settings { lanes: Some(32), load_factor: Some(0.99), batch_rows: 100, ..usual.clone() },
         Settings {
             lanes: Some(2),
@@ -111,8 +116,21 @@ pub(crate) fn settings() -> Vec<Settings> {
             device_threads: DeviceThreads::Each,
             ..usual.clone()
         },
-        Settings { reduced_rows_min: Some(0), first_capacity: Some(1), ..usual.clone() },
-        Settings { devices: 2, reduced_rows_min: Some(0), distribution: Exchange, ..usual.clone() },
+        Settings {
+            reduced_rows_min: Some(0),
+            extremes_rows_min: Some(0),
+            compact_rows_min: Some(0),
+            first_capacity: Some(1),
+            ..usual.clone()
+        },
+        Settings {
+            devices: 2,
+            reduced_rows_min: Some(0),
+            extremes_rows_min: Some(0),
+            compact_rows_min: Some(0),
+            distribution: Exchange,
+            ..usual.clone()
+        },
         Settings {
             group_by_form: Some(GroupByForm::Global),
             first_capacity: Some(0),

@@ -497,15 +497,17 @@ fn steps_differ() {
         vec![Step::Project(vec![column(0)]), Step::Project(vec![column(1)]), Step::Project(vec![])],
         vec![Step::Probe(probe())],
         fetches.into_iter().map(|fetch| Step::Fetch(Arc::new(fetch))).collect(),
+        vec![Step::Compact],
     ]
     .concat();
     assert_has_all(
-        4,
+        5,
         steps.iter().map(|step| match step {
             Step::Filter(_) => 0,
             Step::Project(_) => 1,
             Step::Probe(_) => 2,
             Step::Fetch(_) => 3,
+            Step::Compact => 4,
         }),
     );
     assert_all_differ(&steps, Parts::step);

@@ -9,7 +9,7 @@ use crate::codegen::shapes::PreAggregation;
 
 /// Opens the table, and writes the loop over tiles with the flush in it.
 pub(super) fn frame(target: &GroupTarget, tiles: &GroupTiles, threads: u32, around: &mut Around) {
-    let GroupTiles { control, cancel, rows, cursors, prefetch } = tiles;
+    let GroupTiles { control, cancel, rows, cursors, prefetch, is_queued } = tiles;
     let words = target.block_words();
     let (table_slots, step) = match target.front {
         PreAggregation::None => (0, "false"),
@@ -31,20 +31,27 @@ pub(super) fn frame(target: &GroupTarget, tiles: &GroupTiles, threads: u32, arou
     } else {
         String::new()
     };
+    let ahead = prefetch.as_ref().map(|prefetch| prefetch_text(prefetch, &rows.to_string())).unwrap_or_default();
+    let loop_over_rows = if *is_queued {
+        around.choose.clone_from(&choose);
+        "        {\n        const u64 first = order.row(turn) - threadIdx.x;\n".to_string()
+    } else {
+        format!(
+            "        u64 next = order.row(turn);\n\
+             #pragma unroll 1\n        \
+             for (u32 item = 0; item < order.items; ++item) {{\n{choose}        \
+             const u64 row = next;\n        \
+             bool alive = row < {rows};\n{ahead}        \
+             next += {threads};\n"
+        )
+    };
     around.head = Some(format!(
         "    const TileOrder order = tile_order({rows}, {RUN_BITS_MAX});\n    \
          u64 turn = {cursors}[blockIdx.x];\n    \
          for (; turn <= order.turns; ++turn) {{\n        \
          const bool is_last = turn >= order.turns || is_stopped({control}, {cancel}, turn);\n\
          {flush}        \
-         if (is_last) break;\n        \
-         u64 next = order.row(turn);\n\
-         #pragma unroll 1\n        \
-         for (u32 item = 0; item < order.items; ++item) {{\n{choose}        \
-         const u64 row = next;\n        \
-         bool alive = row < {rows};\n{ahead}        \
-         next += {threads};\n",
-        ahead = prefetch.as_ref().map(|prefetch| prefetch_text(prefetch, &rows.to_string())).unwrap_or_default(),
+         if (is_last) break;\n{loop_over_rows}"
     ));
     // The loop over items is closed by the body, that over turns here.
     around.epilogue.push_str("    }\n");

@@ -14,6 +14,8 @@ use crate::codegen::shapes::{GroupMode, PreAggregation};
 pub(super) struct Around {
     pub prologue: String,
     pub head: Option<String>,
+    /// What stands at the begin of the loop over rows that are listed.
+    pub choose: String,
     pub epilogue: String,
 }
 
@@ -22,7 +24,7 @@ pub(super) fn around(target: &GroupTarget, frame: &GroupFrame, block_threads: u3
         GroupFrame::Global { rows } => return global(target, &rows.to_string()),
         GroupFrame::Table { fields, rows } => (fields, rows),
     };
-    let mut around = Around { prologue: table(target, fields), head: None, epilogue: String::new() };
+    let mut around = Around { prologue: table(target, fields), ..Around::default() };
     match rows {
         GroupLoop::Other => {}
         GroupLoop::Tiles(tiles) => block::frame(target, tiles, block_threads, &mut around),
@@ -63,7 +65,7 @@ fn global(target: &GroupTarget, rows: &str) -> Around {
             merge_global(slot.kind, &address, &format!("total{index}")),
         ));
     }
-    Around { prologue, head: None, epilogue }
+    Around { prologue, epilogue, ..Around::default() }
 }
 
 /// The table in global memory.

@@ -1,0 +1,86 @@
+//! Text of tests of several rows a thread, and of the loop over the rows that are left.
+
+use super::statement::push_statement;
+use super::text::Text;
+use super::{code, probe};
+use crate::codegen::program::{Declaration, FRONT_ITEMS, Front, Item, Nodes, Variable};
+
+/// Lists the rows of the turn that begins with row `first`.
+pub(super) fn push(text: &mut Text, nodes: &Nodes, front: &Front) {
+    let Front { rows, block_threads: threads, offset, is_ordered, items } = front;
+    text.push(&format!("const RowQueue queue = row_queue({offset});"));
+    text.push("clear_queue(queue);");
+    let turn_items = if *is_ordered { "order.items" } else { "turn_items" };
+    text.text.push_str("#pragma unroll 1\n");
+    text.open(&format!("for (u32 step = 0; step < {turn_items}; step += {FRONT_ITEMS})"));
+    text.push(&format!("bool alives[{FRONT_ITEMS}];"));
+    // The last step of a turn may have fewer rows.
+    open_items(text, *threads, &[], &[]);
+    text.push(&format!("alive = step + item < {turn_items} && row < {rows};"));
+    text.close("}");
+    let mut declared: Vec<&Declaration> = vec![];
+    for item in items {
+        let before = declared.len();
+        if let Item::Section { declarations, .. } = item {
+            declared.extend(declarations);
+        }
+        for declaration in &declared[before..] {
+            text.line(|line| {
+                line.push_str(&format!("{} ", declaration.c_type));
+                code::push_variable(line, declaration.variable);
+                line.push_str(&format!("s[{FRONT_ITEMS}];"));
+            });
+        }
+        open_items(text, *threads, &declared, &declared[before..]);
+        for declaration in &declared[before..] {
+            text.line(|line| {
+                code::push_variable(line, declaration.variable);
+                line.push_str(" = ");
+                code::push(line, nodes, declaration.initial);
+                line.push(';');
+            });
+        }
+        match item {
+            Item::Section { alive, statements, .. } if !statements.is_empty() => {
+                text.open(&format!("if ({alive})"));
+                statements.iter().for_each(|statement| push_statement(text, nodes, statement));
+                text.close("}");
+            }
+            Item::Statement(statement) => push_statement(text, nodes, statement),
+            Item::Find(find) => probe::find(text, nodes, find),
+            _ => {}
+        }
+        text.close("}");
+    }
+    text.push(&format!("push_rows<{FRONT_ITEMS}>(queue, step * {threads}, {threads}, alives);"));
+    text.close("}");
+    text.push("__syncthreads();");
+    text.push("const u32 queued = *queue.count;");
+}
+
+/// Opens the loop over the rows that are listed; `choose`: what stands at its begin.
+pub(super) fn open_queue(text: &mut Text, threads: u32, choose: &str) {
+    text.text.push_str("#pragma unroll 1\n");
+    text.open(&format!("for (u32 item = 0; item * {threads} < queued; ++item)"));
+    text.text.push_str(choose);
+    text.push(&format!("const u32 listed = item * {threads} + threadIdx.x;"));
+    text.push("bool alive = listed < queued;");
+    text.push("const u64 row = first + (alive ? queue.rows[listed] : 0);");
+}
+
+/// Opens a loop over the rows of a thread that are tested together, with what is known of each.
+fn open_items(text: &mut Text, threads: u32, known: &[&Declaration], _new: &[&Declaration]) {
+    text.push("WJ_UNROLL");
+    text.open(&format!("for (u32 item = 0; item < {FRONT_ITEMS}; ++item)"));
+    text.push(&format!("const u64 row = first + (step + item) * {threads} + threadIdx.x;"));
+    text.push(&format!("bool& {} = alives[item];", Variable::Alive));
+    for declaration in known {
+        text.line(|line| {
+            line.push_str(&format!("{}& ", declaration.c_type));
+            code::push_variable(line, declaration.variable);
+            line.push_str(" = ");
+            code::push_variable(line, declaration.variable);
+            line.push_str("s[item];");
+        });
+    }
+}
