@@ -10,7 +10,7 @@ use warpjoin_device::{ModuleSource, SimOptions};
 
 use super::case::{Case, Outcome};
 use super::data::batch;
-use super::edges::{Edge, group_of, ints, join_of, join_of_kind, keyed, sort_of, window_of};
+use super::edges::{Edge, group_of, group_of_others, ints, join_of, join_of_kind, keyed, sort_of, window_of};
 use super::sessions::{Opener, Simulated, in_threads};
 use super::settings::Settings;
 use super::value::V;
@@ -259,6 +259,14 @@ fn groups() -> Vec<Scheduled> {
     let long = || valued(700, spread, |row| V::Int(row << 34), &DataType::Int64);
     vec![
         plain(group_of("groups in shared memory", table(300, |r| r % 3), 1, 1)),
+        with(group_of_others("groups of listed rows in shared memory", table(700, |r| r % 5), 3), |settings| {
+            settings.compact_rows_min = Some(0);
+        }),
+        with(group_of_others("groups of listed rows in many turns", passing.clone(), 1_000_000_007), move |settings| {
+            block_table(settings);
+            settings.compact_rows_min = Some(0);
+            settings.block_table_slots = Some(100);
+        }),
         plain(group_of("groups by row number", table(100, |r| r * 7 % 300), 1, 1)),
         with(group_of("groups by row number in all blocks", table(1500, |r| r * 7919 % 40), 1, 1), global),
         plain(group_of("groups by short key", table(100, |r| r % 13 * 1_000_000_007), 1, 1)),

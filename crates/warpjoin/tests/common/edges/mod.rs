@@ -21,12 +21,13 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use warpjoin::column::StringEncoding;
 use warpjoin::exec::{Distribution, GroupByForm, JoinOrder, Materialization, RuntimeFilters};
-use warpjoin::expr::Expr;
+use warpjoin::expr::{CompareOp, Expr, Scalar};
 use warpjoin::plan::{AggregateCall, AggregateFunction, FilterForm, JoinKind, JoinPlan, Plan, PlanKind};
 use warpjoin::{DeviceThreads, JoinForm};
 
 use super::case::{Case, Outcome};
 use super::data::batch;
+use super::int_plans::compare;
 use super::random::{aggregate_call, input, node, put_out};
 use super::sessions::{Opener, in_threads, is_set, turn};
 use super::settings::Settings;
@@ -318,6 +319,20 @@ fn every_aggregate(plan: &Plan, index: usize) -> Vec<AggregateCall> {
         .into_iter()
         .filter_map(|f| aggregate_call(f, column(plan, index)));
     std::iter::once(rows).chain(calls).collect()
+}
+
+/// The case of a group-by of one input's rows whose first column differs from `value`: by that column, every aggregate of the
+/// second one.
+pub(crate) fn group_of_others(name: impl Into<String>, batch: RecordBatch, value: i128) -> Edge {
+    let inputs = vec![batch];
+    let source = input(&inputs, 0);
+    let key = column(&source, 0);
+    let (group_by, aggregates) = (vec![key.clone()], every_aggregate(&source, 1));
+    let value = Expr::literal(Scalar::Int(value), key.data_type.clone());
+    let schema = source.schema.clone();
+    let predicate = compare(CompareOp::NotEqual, key, value);
+    let others = Plan { kind: PlanKind::Filter { input: Box::new(source), predicate }, schema };
+    equal(name, inputs, group(others, group_by, aggregates))
 }
 
 /// The case of a group-by of one input: its first `keys` columns, every aggregate of its column `argument`.
