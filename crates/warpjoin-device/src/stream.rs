@@ -316,7 +316,7 @@ impl Stream {
         })
     }
 
-    /// The result of a wait for all work, of which the pacer learns.
+    /// Reports the end of a wait for all work to the pacer, and returns the wait's result.
     fn waited(&self, result: Result<()>) -> Result<()> {
         if let Some(pacer) = &self.pacer {
             pacer.after_wait();

@@ -97,8 +97,8 @@ pub enum ExprKind {
         /// NOT IN.
         negated: bool,
     },
-    /// A deterministic function that the host evaluates: of one string once for each value of its dictionary, of other operands
-    /// once for each combination of their values, of which there may be [`COMBINATIONS_MAX`]. No operand is a float.
+    /// A deterministic function that the host evaluates: for one string operand, once for each value of its dictionary;
+    /// for others, once for each combination of their values, at most [`COMBINATIONS_MAX`]. No operand is a float.
     Tabulated {
         /// What it is a function of; at least one.
         operands: Vec<Expr>,
@@ -109,7 +109,7 @@ pub enum ExprKind {
     Average(Box<Expr>, Box<Expr>),
     /// Parts of the keys of an order, packed into a number of up to 64 bits; the first part counts most. UInt64, never null.
     OrderWord(Vec<OrderPart>),
-    /// The number of the source's row; over all devices each number once. Of a table it is the row's place. UInt64.
+    /// The row id in the source, unique across devices; for a table, the row's position. UInt64.
     RowNumber {
         /// No number is larger.
         max: u64,
@@ -222,13 +222,13 @@ pub trait DeferredScalar: fmt::Debug + fmt::Display + Send + Sync {
     /// When it is not known yet.
     fn value(&self) -> Result<Scalar, arrow::error::ArrowError>;
 
-    /// The value of a parameter, which the query that runs next has set; `None` for what the query itself finds out.
+    /// The value of a parameter, set before the query runs; `None` for a value that the query itself computes.
     fn bound(&self) -> Option<Scalar> {
         None
     }
 
-    /// What a parameter has in common with all that always have its value, and with nothing else; `None` for what the query itself
-    /// finds out.
+    /// Identity of a parameter, shared only by parameters that always have equal values; `None` for a value that the
+    /// query itself computes.
     fn parameter(&self) -> Option<[usize; 2]> {
         None
     }

@@ -176,7 +176,7 @@ impl fmt::Display for WindowCall {
         write!(f, "{}(", self.function)?;
         self.argument.iter().try_for_each(|argument| write!(f, "{argument}"))?;
         self.default.iter().try_for_each(|default| write!(f, ", {default}"))?;
-        f.write_str(if self.ignores_nulls { ") of what is there" } else { ")" })?;
+        f.write_str(if self.ignores_nulls { ") IGNORE NULLS" } else { ")" })?;
         if self.function.spec().reads_frame {
             write!(f, " from {} to {}", self.frame.start, self.frame.end)?;
         }

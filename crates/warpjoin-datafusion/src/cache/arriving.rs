@@ -40,7 +40,7 @@ impl Arriving {
         self.arrived.notify_all();
     }
 
-    /// Says that nobody wants more. Who waits gets nothing, also of what is there.
+    /// Cancels: waiters get no chunks, not even those that have arrived.
     pub(crate) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
         self.end();

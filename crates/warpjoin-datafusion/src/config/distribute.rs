@@ -5,16 +5,17 @@ use std::sync::Arc;
 use warpjoin::{MemoryBudget, Session};
 use warpjoin_device::DeviceKind;
 
-/// The part of a device's memory up to which tables lie on it alone: the rest is for queries.
+/// Tables lie on one device alone up to this fraction of its memory (1 / divisor): the rest is for queries.
 const HOME_DIVISOR: u64 = 2;
 
-/// Bytes up to which a table goes to the first GPU where others go to all: less is scanned on one as fast.
+/// Maximum bytes of a table that stays on the first GPU when others go to all: one GPU scans it as fast.
 const SMALL_BYTES: u64 = 64 << 20;
 
-/// Bytes from which on a table goes to all GPUs by itself: what is scanned of it then takes longer than what they tell each other.
+/// Minimum bytes of a table that is distributed to all GPUs by default: from this size, scan time exceeds coordination
+/// cost.
 const LARGE_BYTES: u64 = 2 << 30;
 
-/// The same of all columns of files, of which queries read about half.
+/// The same for all columns of files; queries read about half of these.
 const LARGE_FILES_BYTES: u64 = 2 * LARGE_BYTES;
 
 /// On how many devices of a session tables lie. Queries run where their tables lie.

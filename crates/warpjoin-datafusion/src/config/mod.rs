@@ -51,8 +51,8 @@ pub struct WarpjoinOptions {
     /// This session allocates on a device only up to this total in use, counted over all sessions of the process. At most,
     /// and with 0, the device's own limit.
     pub memory_budget_bytes: u64,
-    /// The host's memory that columns and rows may take for which devices have no room, of all sessions together: a share of what
-    /// the process may use, half at most.
+    /// Host memory for columns and rows that do not fit the devices, for all sessions together: a share of what the
+    /// process may use, half at most.
     pub host_memory: MemoryShare,
     /// A folder for files of rows that queries spill when `host_memory` has no room for them either; `None`: such a query fails on
     /// the devices.
@@ -87,7 +87,7 @@ pub struct WarpjoinOptions {
     pub remember: bool,
     /// Device memory that columns of Parquet files may take, to be there for later queries.
     pub cache: MemoryShare,
-    /// The part of `host_memory` that columns of Parquet files may take which leave the devices.
+    /// Share of `host_memory` for cached Parquet columns evicted from the devices.
     pub host_cache: MemoryShare,
     /// Where pages of Parquet files are decoded for the cache.
     pub parquet_decode: ParquetDecode,
@@ -369,7 +369,7 @@ impl ExtensionOptions for WarpjoinOptions {
             entry(
                 "host_cache",
                 Some(self.host_cache.to_string()),
-                "The part of warpjoin.host_memory that columns of Parquet files may take which leave the devices: a share, such as \
+                "Share of warpjoin.host_memory for cached Parquet columns evicted from the devices: a share, such as \
                  60%, bytes, such as 8GB, or off",
             ),
             entry(

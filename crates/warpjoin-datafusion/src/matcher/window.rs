@@ -246,12 +246,12 @@ fn in_finer_order(call: WindowCall, keys: usize) -> Option<WindowCall> {
 
 /// The aggregate of a window that is the whole partition of every row.
 fn whole_partition(expr: &dyn WindowExpr) -> Result<&AggregateFunctionExpr, Reason> {
-    let declined = |what: &str| Err(Reason::Aggregate(format!("{} {what}", expr.name())));
+    let declined = |what: &str| Err(Reason::Aggregate(format!("{}: {what}", expr.name())));
     let Some(plain) = expr.as_any().downcast_ref::<PlainAggregateWindowExpr>() else {
-        return declined("of a window that moves, or by place");
+        return declined("only plain aggregate windows can become a group-by");
     };
     if has_filter(plain) {
-        return declined("of a window with a filter");
+        return declined("windows with a FILTER cannot become a group-by");
     }
     let frame = expr.get_window_frame();
     // Without an order all rows of a partition are peers.
@@ -262,7 +262,7 @@ fn whole_partition(expr: &dyn WindowExpr) -> Result<&AggregateFunctionExpr, Reas
     if is_open(&frame.start_bound) && is_open(&frame.end_bound) {
         Ok(plain.get_aggregate_expr())
     } else {
-        declined("of a part of its partition")
+        declined("the frame is not the whole partition")
     }
 }
 

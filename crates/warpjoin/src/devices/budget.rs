@@ -1,33 +1,33 @@
-//! What may be in use of memory, and where what is made should lie: on a device, or in the host's memory where a device should
-//! keep room.
+//! Limits on memory in use, and placement of new buffers: on a device, or in host memory where the device should keep
+//! room.
 
 use warpjoin_device::{Buffer, Cause, MemoryPlace, Stream};
 
 use crate::Result;
 
-/// An eighth of a device's budget stays free for the state of queries, where the host has room for columns and rows.
+/// An eighth of a device's budget stays free for query state while the host has room for columns and rows.
 const RESERVED_DIVISOR: u64 = 8;
 
-/// What may be in use of the memory of each device and of the host for more to be allocated.
+/// Limits on the device and host memory in use, checked before each allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryBudget {
-    /// Of each device, in bytes.
+    /// Limit of each device, in bytes.
     pub device_bytes: u64,
-    /// Of the host by buffers of all devices, in bytes.
+    /// Limit of host memory in buffers of all devices together, in bytes.
     pub host_bytes: u64,
 }
 
 impl MemoryBudget {
-    /// The budgets of the devices themselves.
+    /// No limits beyond those of the devices themselves.
     pub const OF_DEVICES: Self = Self { device_bytes: u64::MAX, host_bytes: u64::MAX };
 
-    /// The same queue, whose allocations keep this budget.
+    /// The same stream; its allocations stay within this budget.
     pub(crate) fn of_stream(self, stream: Stream) -> Stream {
         stream.within(self.device_bytes).within_host(self.host_bytes)
     }
 }
 
-/// Where so many bytes should lie that a device reads or writes in order. Caches free memory of the device first.
+/// Where to allocate `bytes` that a device reads or writes in order. Caches free device memory first.
 pub(crate) fn place_of(stream: &Stream, bytes: u64) -> MemoryPlace {
     let reserved = stream.budget_bytes() / RESERVED_DIVISOR;
     if stream.free_host_bytes() < bytes || stream.make_room(bytes.saturating_add(reserved)) {
@@ -37,7 +37,7 @@ pub(crate) fn place_of(stream: &Stream, bytes: u64) -> MemoryPlace {
     }
 }
 
-/// Memory that a device reads or writes in order, where [`place_of`] says.
+/// Allocates memory that a device reads or writes in order, in the place that [`place_of`] chooses.
 pub(crate) fn alloc_in_order(stream: &Stream, bytes: u64) -> Result<Buffer> {
     if place_of(stream, bytes) == MemoryPlace::Device {
         return Ok(stream.alloc(bytes)?);

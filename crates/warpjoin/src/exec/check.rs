@@ -69,11 +69,11 @@ pub fn check_node(plan: &Plan) -> Result<(), Reason> {
         PlanKind::Project { exprs, .. } => exprs.iter().try_for_each(check_expr),
         PlanKind::Join(join) => check_join(join),
         PlanKind::RowNumbers { .. } | PlanKind::Fetch(_) => {
-            Err(Reason::Node("row numbers of the optimiser in a plan that was handed in".into()))
+            Err(Reason::Node("for row ids in the input plan; only the optimizer adds these".into()))
         }
-        PlanKind::HasRows { .. } => Err(Reason::Node("a test for rows in a plan that was handed in".into())),
+        PlanKind::HasRows { .. } => Err(Reason::Node("HasRows in the input plan; only the optimizer adds it".into())),
         PlanKind::Marked { mark: Mark::Shared(Share::Left(_) | Share::Found(_)), .. } => Ok(()),
-        PlanKind::Marked { .. } => Err(Reason::Node("a mark of the optimiser in a plan that was handed in".into())),
+        PlanKind::Marked { .. } => Err(Reason::Node("Marked in the input plan; only the optimizer adds it".into())),
         PlanKind::Sort { keys, .. } => keys.iter().try_for_each(|key| check_expr(&key.expr)),
         PlanKind::Limit { .. } => Ok(()),
         PlanKind::Aggregate { group_by, aggregates, .. } => check_aggregates(group_by, aggregates),
@@ -123,14 +123,14 @@ fn check_window_call(call: &WindowCall, order_by: &[SortKey]) -> Result<(), Reas
 }
 
 fn check_sets(plan: &Plan, keys: usize, sets: &[GroupingSet]) -> Result<(), Reason> {
-    let declined = |why: &str| Err(Reason::Aggregate(format!("with grouping sets {why}")));
+    let declined = |why: &str| Err(Reason::Aggregate(format!("with grouping sets{why}")));
     match plan.schema.fields().get(keys) {
         Some(id) if id.data_type().is_unsigned_integer() => {}
-        _ => return declined("that are not numbered"),
+        _ => return declined(" without an unsigned grouping id column after the keys"),
     }
     let is_in_order = |set: &GroupingSet| set.keys.iter().is_sorted_by(|a, b| a < b);
     if sets.iter().any(|set| !is_in_order(set) || set.keys.last().is_some_and(|&key| key >= keys)) {
-        return declined("of keys that are not there");
+        return declined(" whose key positions are not ascending or are out of range");
     }
     if sets.is_empty() || sets.len() > SETS_MAX {
         return declined(&format!(": {} of them", sets.len()));

@@ -60,7 +60,7 @@ impl DecisionKind {
             Self::Table => "of unique keys, or lists of the rows of each key",
             Self::GroupBy => "in one table, or by partition",
             Self::RuntimeFilter => "by table, bounds, bitmap or Bloom filter",
-            Self::RowNumbers => "as wide as the number of rows asks for",
+            Self::RowNumbers => "narrowest type that holds the row count",
         }
     }
 }

@@ -27,7 +27,7 @@ impl EntryKernels {
         let modules = modules();
         let module_of = |entry: &str| {
             let found = modules.iter().find(|module| module.entries.iter().any(|known| known == entry));
-            found.ok_or_else(|| Error::internal(format!("no file has {entry}")))
+            found.ok_or_else(|| Error::internal(format!("no module has kernel {entry}")))
         };
         let wanted = entries.iter().map(|entry| Ok((module_of(entry)?, *entry))).collect::<Result<Vec<_>>>()?;
         let kernels = query.compile_some(&wanted)?;
@@ -37,7 +37,7 @@ impl EntryKernels {
 
     fn get(&self, entry: &str, device: usize) -> Result<&Kernel> {
         let kernels = self.0.get(entry).and_then(|kernels| kernels.get(device));
-        kernels.ok_or_else(|| Error::internal(format!("{entry} is wanted and was not compiled")))
+        kernels.ok_or_else(|| Error::internal(format!("kernel {entry} was requested but not compiled")))
     }
 }
 

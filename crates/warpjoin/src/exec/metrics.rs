@@ -17,7 +17,7 @@ pub struct QueryMetrics {
     pub compiled_modules: u64,
     /// Pipelines that ran interpreted ([`crate::ExecOptions::code_tier`]).
     pub interpreted_kernels: u64,
-    /// All kernels of a device together, of the device with most.
+    /// Total kernel time of the device with the largest total.
     pub kernel_ns: u64,
     /// From the first work to the result on the devices, of the slowest device: kernels, clearing, copies, and the gaps
     /// between them in which the host generates, compiles, looks at results and waits for launch permits. 0 where nothing runs there.

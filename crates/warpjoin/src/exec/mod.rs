@@ -67,8 +67,8 @@ pub fn run(session: &Arc<Session>, plan: &Plan, inputs: &[Arc<Table>], options: 
     run_with(session, plan, &inputs.into(), options)
 }
 
-/// Runs `plan` on the devices of `session`, and fetches the result: on one, if all tables were loaded to the
-/// [`Session::member`] of that, else on all. Blocks; [`ExecOptions::cancel`] stops it.
+/// Runs `plan` and fetches the result. The query runs on one device if all tables were loaded to the
+/// [`Session::member`] of that device, else on all devices of `session`. Blocks; [`ExecOptions::cancel`] stops it.
 ///
 /// # Errors
 /// When a device fails or has no memory, the data overflows, divides by zero or can't be cast, the

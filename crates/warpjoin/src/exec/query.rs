@@ -129,7 +129,7 @@ impl<'a> Query<'a> {
 
     /// Ends the query: waits for everything, whatever the outcome is, and settles what it cost.
     pub(super) fn end<T>(&mut self, outcome: Result<T>) -> Result<T> {
-        // Of what stays on the devices nobody has said it yet.
+        // A result that stays on the devices has not recorded its end yet.
         let noted = self.note_result();
         // Nothing may still run when buffers go. A panic leaves that to the query's drop.
         let synchronized = self.last_wait.end();

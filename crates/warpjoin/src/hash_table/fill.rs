@@ -10,11 +10,11 @@ use crate::exec::partition::{RowWords, WordColumn};
 use crate::optimize::costs::is_held;
 use crate::{Error, Result, Table};
 
-/// Rows from which on an empty table is built segment by segment.
+/// Minimum rows for a segmented build of an empty table.
 const BUILD_ROWS_MIN: u64 = 1 << 16;
 /// The same where tests ask for small segments.
 const BUILD_ROWS_MIN_TEST: u64 = 32;
-/// Room for so many times the rows up to which they are: all of the table is written then.
+/// Maximum capacity per row for a segmented build, which writes the whole table.
 const BUILT_CAPACITY_MAX: u64 = 32;
 /// Tries of other seeds, and of more room, before a table that stays full is an error.
 pub(super) const TRIES_MAX: u32 = 16;
@@ -98,7 +98,7 @@ impl Parts<'_> {
         Err(Error::kernel_bound("a hash table stays full however large it is"))
     }
 
-    /// Whether so many rows come into an empty table segment by segment.
+    /// Whether `rows` rows are enough for a segmented build of an empty table.
     fn is_built(&self, buckets: &Buckets, rows: u64) -> bool {
         if self.options.segment_bytes_max.is_some() {
             return rows >= BUILD_ROWS_MIN_TEST;

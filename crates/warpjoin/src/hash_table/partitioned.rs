@@ -196,7 +196,7 @@ impl TableDevice {
         control: &Buffer,
     ) -> Result<()> {
         let tile = self.tile(rows.bits, count);
-        let places = rows.places.as_ref().ok_or_else(|| Error::internal("rows that went nobody knows where"))?;
+        let places = rows.places.as_ref().ok_or_else(|| Error::internal("partitioned rows without positions"))?;
         let params = RestoreParams {
             places: Ptr::of(places),
             rows: count,

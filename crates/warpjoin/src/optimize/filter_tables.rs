@@ -7,14 +7,14 @@ use super::estimate::{ColumnEstimate, Estimate, estimate, match_share, stored_by
 use super::filters::{FilterCandidate, Placing, column_expr, column_keys, marked};
 use crate::plan::{FilterForm, JoinPlan, Mark, Plan, PlanKind, ReductionTest};
 
-/// A filter must save so many times what it costs.
+/// Minimum saving of a filter, as a multiple of its cost.
 const GAIN_MIN: f64 = 1.25;
-/// So many times more rows than a table has are worth a look at it.
+/// Minimum probe rows for each row of a table for a probe of it to pay off.
 const TABLE_RATIO_MIN: f64 = 4.0;
 /// Share of rows without a match that a Bloom filter lets pass at most.
 const FALSE_SHARE: f64 = 0.035;
-/// Keys that are left span at most so much of what is known of them where bounds are tested in front of a filter, and
-/// where they are tested in front of a table.
+/// Maximum share of the known key range that the remaining keys span for bounds to be tested: before a filter, and
+/// before a table.
 const BOUNDS_SHARE_MAX: (f64, f64) = (0.9, 0.5);
 
 /// A table that may be shared.

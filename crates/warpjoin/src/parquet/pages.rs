@@ -116,7 +116,7 @@ impl ColumnChunk<'_> {
             at += header_bytes;
             let compressed_bytes = header.compressed_bytes as usize;
             if compressed_bytes > bytes.len() - at {
-                return declined("a page that ends behind its column");
+                return declined("a page extends past its column chunk");
             }
             let page = self.page(header, at, is_nullable)?;
             at += compressed_bytes;

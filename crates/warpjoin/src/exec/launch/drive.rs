@@ -77,7 +77,7 @@ impl<'q, S: DeviceSink> Driving<'q, S> {
         match self.sink.pushed(&mut self.lane, &mut self.filling, &report, is_last)? {
             Pushed::Full => return Ok(ControlFlow::Break(self.end(Outcome::Full))),
             Pushed::Resume if self.launches == LAUNCHES_MAX => {
-                return Err(Error::kernel_bound(format!("{} stops without end", self.sink.name())));
+                return Err(Error::kernel_bound(format!("{} exceeded {LAUNCHES_MAX} relaunches", self.sink.name())));
             }
             Pushed::Resume => self.launches += 1,
             Pushed::Done if is_last => {
@@ -184,7 +184,7 @@ impl Query<'_> {
                 generated = other;
             }
         }
-        Err(Error::kernel_bound(format!("{}: no room however much there is", sink.name())))
+        Err(Error::kernel_bound(format!("{}: output still too small after {TRIES_MAX} tries", sink.name())))
     }
 
     /// Drives devices to their ends.

@@ -95,8 +95,8 @@ pub(super) fn bits_of(parts: &[HostPart]) -> u64 {
     parts.iter().map(|part| part.bits).sum()
 }
 
-/// Rows of the chunks in which a pipeline's columns should be brought to the devices, of each of which there are its parts on the
-/// host; `None`: they are there, or few.
+/// Rows of a chunk for staging a pipeline's host-resident columns (`on_host`: those of each device); `None`: all
+/// columns are on the devices, or those on the host are small.
 pub(super) fn staged_rows(relation: &Relation, on_host: &[Vec<HostPart>], streams: &[Stream]) -> Option<u64> {
     let rows_of = |(device, stream): (usize, &Stream)| {
         let bits = bits_of(&on_host[device]);

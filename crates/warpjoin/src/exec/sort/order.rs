@@ -373,10 +373,11 @@ fn outputs(shape: &SortShape) -> Vec<Output> {
 fn pending(pipeline: usize, flights: Vec<DeviceFlight>) -> Pending {
     let check = |bits: u64| {
         if bits & status::FULL != 0 {
-            return Err(Error::kernel_bound("a sort or window waited in vain for the blocks before"));
+            return Err(Error::kernel_bound("look-back of a sort or window did not finish"));
         }
         if bits & status::OVERFLOW != 0 {
-            return Err(Reason::Aggregate("of a frame beyond all keys of a type, where nulls are".into()).into());
+            let what = "over a RANGE frame whose bound exceeds the key type, with null keys";
+            return Err(Reason::Aggregate(what.into()).into());
         }
         Ok(())
     };
