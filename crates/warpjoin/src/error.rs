@@ -28,7 +28,7 @@ pub enum Error {
     /// A value that a cast can't represent.
     #[error("cast failed on the device: the value does not fit the target type")]
     CastFailed,
-    /// The caller gave up.
+    /// The caller cancelled the query.
     #[error("cancelled")]
     Cancelled,
     /// Arrow refused the data.
@@ -37,7 +37,7 @@ pub enum Error {
     /// The caller's arguments contradict each other.
     #[error("{0}")]
     InvalidArgument(String),
-    /// A loop of a kernel, or of launches that make something larger, reached its bound. A defect of warpjoin.
+    /// A loop in a kernel, or a loop of launches that enlarge a buffer, reached its bound. A defect of warpjoin.
     #[error("internal: a bound was reached: {0}")]
     KernelBound(String),
     /// An invariant of this crate broke.
@@ -56,7 +56,7 @@ impl Error {
         Self::KernelBound(message.into())
     }
 
-    /// What kind of error this is; [`Cause::is_fault`] tells defects from what data, plan and machine bring about.
+    /// What caused the error; [`Cause::is_fault`] tells defects from causes in the data, the plan or the machine.
     pub fn cause(&self) -> Cause {
         match self {
             Self::Device(error) => error.cause(),
@@ -73,7 +73,7 @@ impl Error {
     }
 }
 
-/// What kind of error one of Arrow is, which evaluates functions of the host and checks the caller's arrays.
+/// The cause of an error of Arrow, which evaluates host functions and checks the caller's arrays.
 pub fn cause_of_arrow(error: &ArrowError) -> Cause {
     match error {
         ArrowError::NotYetImplemented(_) => Cause::Unsupported,

@@ -37,12 +37,12 @@ pub struct SortKey {
     pub expr: Expr,
     /// Largest values first.
     pub descending: bool,
-    /// Nulls before all values, rather than behind them, in either direction.
+    /// Nulls come before all values, else after them, in either direction.
     pub nulls_first: bool,
 }
 
 impl SortKey {
-    /// Whether both order rows of one query alike; see [`Expr::is_same`].
+    /// Whether both give the rows of one query the same order; see [`Expr::is_same`].
     pub fn is_same(&self, other: &Self) -> bool {
         Identity::in_query(self) == Identity::in_query(other)
     }
@@ -114,12 +114,12 @@ pub enum ExprKind {
         /// No number is larger.
         max: u64,
     },
-    /// A statistic from a count and sums of distances from any one number: of x, of x²; of pairs: of x, of y, of xy;
-    /// of a correlation: of x, of y, of xy, of x², of y².
+    /// A statistic computed from a count and sums over distances from a fixed number: sums of x and x²; for pairs, sums
+    /// of x, y and xy, and, unless it is a covariance or [`Moment::RegressionSxy`], of x² and y².
     Moment {
         /// Which one.
         moment: Moment,
-        /// Powers of ten by which the sums of products are too large.
+        /// Power of ten by which the sums of products are scaled up.
         scale: i32,
         /// The count, then the sums.
         sums: Vec<Expr>,
@@ -135,8 +135,8 @@ pub struct OrderPart {
     pub piece: KeyPiece,
     /// Bits that it takes, of 64 at most.
     pub bits: u32,
-    /// No value of the key is less; for strings, no code is less. 0 for floats, which have codes of their own. Pipelines that know
-    /// other bounds of the key make the same number of it.
+    /// Lower bound of the key's values, or of the codes of strings. 0 for floats, which have codes of their own. It is
+    /// part of the word's definition, so that pipelines with other bounds of the key compute the same number.
     pub least: i128,
 }
 
@@ -147,7 +147,7 @@ pub enum KeyPiece {
     Null,
     /// The value, where it spans no more than 64 bits.
     Whole,
-    /// What is above the lowest 64 bits of a value.
+    /// The bits of a value above the lowest 64.
     High,
     /// The lowest 64 bits of a value.
     Low,
@@ -168,7 +168,7 @@ pub enum ArithmeticOp {
     Modulo,
 }
 
-/// Comparison operators. To them -0.0 equals 0.0, a NaN equals a NaN, and is greater than all other numbers.
+/// Comparison operators. -0.0 equals 0.0; NaNs are equal, and greater than all other numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CompareOp {
     /// `=`
@@ -183,7 +183,7 @@ pub enum CompareOp {
     Greater,
     /// `>=`
     GreaterOrEqual,
-    /// The same value in the total order of floats, to which -0.0 is not 0.0; `=` to all other types.
+    /// Equal in the total order of floats, where -0.0 and 0.0 differ; `=` for all other types.
     Identical,
 }
 
@@ -200,12 +200,12 @@ pub enum Scalar {
     Float(f64),
     /// A string, or bytes.
     Bytes(Arc<[u8]>),
-    /// What an execution of a physical plan binds, by its position among the plan's constants. Not part of plans that are
-    /// handed in.
+    /// A constant that an execution of a physical plan binds, by position among the plan's constants. Not part of input
+    /// plans.
     Parameter(usize),
 }
 
-/// What stands at the end of an expression.
+/// A leaf of an expression.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Leaf<'a> {
     /// An input column.
@@ -234,7 +234,7 @@ pub trait DeferredScalar: fmt::Debug + fmt::Display + Send + Sync {
     }
 }
 
-/// Most combinations of values for which a function of more than one string is evaluated.
+/// Maximum number of combinations of operand values for which the host precomputes a function.
 pub const COMBINATIONS_MAX: u64 = 1 << 18;
 
 /// A deterministic function that the host evaluates.
@@ -246,20 +246,20 @@ pub trait HostFunction: Any + fmt::Debug + fmt::Display + Send + Sync {
     /// Whatever the function reports; the query then runs on the CPU and reports it there.
     fn evaluate(&self, operands: &[ArrayRef]) -> Result<ArrayRef, arrow::error::ArrowError>;
 
-    /// Whether `other` has the same result for all operands, today and later: then what one made is remembered for the
-    /// other.
+    /// Whether `other` has the same result for all operands, now and later, so that results of one can be reused for
+    /// the other.
     fn is_same(&self, _other: &dyn HostFunction) -> bool {
         false
     }
 
-    /// The same as a test of one string that devices can evaluate themselves, if it is one: null for null, and
-    /// [`Self::evaluate`]'s result for any other string.
+    /// The equivalent string test that devices can evaluate, if there is one. It must give null for null, and the
+    /// result of [`Self::evaluate`] for any other string.
     fn test(&self) -> Option<StringTest> {
         None
     }
 
-    /// How many of the first characters of its only operand, a string, [`Self::evaluate`] depends on; `None`: on all of them, or
-    /// nobody knows. Then it is evaluated once for all strings that begin alike.
+    /// Number of leading characters of its only operand, a string, that [`Self::evaluate`] depends on, so that it is
+    /// evaluated once for all strings with the same prefix; `None`: all characters, or unknown.
     fn prefix_chars(&self) -> Option<usize> {
         None
     }
@@ -315,7 +315,7 @@ impl Expr {
         })
     }
 
-    /// The expression with what `of_leaf` makes of its columns and constants, those of lists one by one.
+    /// The expression with its columns and constants replaced by `of_leaf`; called for each constant of a list.
     #[must_use]
     pub(crate) fn rebuilt(&self, of_leaf: &dyn Fn(Leaf<'_>) -> ExprKind) -> Self {
         self.rebuilt_with(of_leaf, &Arc::clone)
@@ -383,8 +383,8 @@ impl Expr {
         Self { kind, data_type: self.data_type.clone(), nullable: self.nullable }
     }
 
-    /// Whether both give the same values for the same rows of one query. Constants that only the running plan knows are the
-    /// same if they are one object; so are host functions that don't compare equal.
+    /// Whether both give the same values for the same rows of one query. Deferred constants are the same only if they
+    /// are the same object, and so are host functions unless they compare equal.
     pub fn is_same(&self, other: &Self) -> bool {
         Identity::in_query(self) == Identity::in_query(other)
     }

@@ -20,18 +20,18 @@ pub struct ExecOptions {
     pub batch_rows: usize,
     /// Stops the query: at its next step on the host, and in kernels that may run long.
     pub cancel: Arc<Cancellation>,
-    /// The most that may be in use on each device for the query to allocate more, tables and other queries included.
+    /// Limit of the memory in use on each device, tables and other queries included: the query allocates only below it.
     /// `u64::MAX`: the device's own budget.
     pub memory_budget_bytes: u64,
-    /// The most that buffers of all devices may take of the host's memory for the query to put more there: what a device has no
-    /// room for. 0: nothing. `u64::MAX`: the devices' own budget.
+    /// Limit of the host memory in buffers of all devices, for what does not fit the devices: the query allocates only
+    /// below it. 0: no host memory. `u64::MAX`: the devices' own budget.
     pub host_budget_bytes: u64,
-    /// A folder for files of rows that joins, group-bys, sorts and windows spill when the host's memory has no room for them either.
+    /// A folder for files of rows that joins, group-bys, sorts and windows spill when host memory is full too.
     pub spill_path: Option<Arc<Path>>,
     /// How rows are brought together for joins on several devices.
     pub distribution: Distribution,
-    /// Rows of several devices up to which they come to one; `None`: as many as take less time there. Set it to 0 to have them
-    /// exchanged, as large ones are.
+    /// Maximum rows on several devices that are gathered on one device; `None`: as long as that is estimated to be
+    /// faster. 0: rows are always exchanged.
     pub few_rows: Option<u64>,
     /// How group-bys accumulate; `None`: by the keys.
     pub group_by_form: Option<GroupByForm>,
@@ -39,93 +39,93 @@ pub struct ExecOptions {
     pub block_table_slots: Option<u32>,
     /// How joins find matches; `None`: by the cost rule.
     pub join_form: Option<JoinForm>,
-    /// Build rows of a partition that a partitioned join aims at. `None`: 4096.
+    /// Target build rows of a partition of a partitioned join. `None`: 4096.
     pub partition_rows: Option<u32>,
-    /// Build rows from which on those that match nothing are dropped before a table is made of them. `None`: where the
-    /// side that probes is much smaller.
+    /// Minimum build rows for dropping those without a match before the table is built. `None`: when the probe side is
+    /// much smaller.
     pub reduced_rows_min: Option<u64>,
-    /// Build rows from which on existence joins with an inequality are told by the extremes of each key. `None`: where lists
-    /// of rows take longer.
+    /// Minimum build rows for deciding existence joins with an inequality by the extremes of each key. `None`: when row
+    /// lists are estimated to be slower.
     pub extremes_rows_min: Option<u64>,
-    /// Rows of a table from which on blocks list the rows that its first tests leave. `None`: where few are left of many.
+    /// Minimum rows of a table for listing the rows that its first tests leave. `None`: when few of many rows are left.
     pub compact_rows_min: Option<u64>,
-    /// Distinct strings of a column from which on devices evaluate LIKE and comparisons; `None`: 4096.
+    /// Minimum distinct strings of a column for LIKE and comparisons on the devices; `None`: 4096.
     pub tested_strings_min: Option<usize>,
-    /// Output buffers that leave more unused are copied to smaller ones; `None`: 64 MiB.
+    /// Output buffers with more unused bytes are copied to smaller ones; `None`: 64 MiB.
     pub waste_bytes_max: Option<u64>,
     /// Rows that one block sorts by itself, at most 4096. `None`: 4096.
     pub sort_few_rows: Option<u32>,
-    /// Values that a group key spans from which on rows in its order are grouped by a table of all of them. `None`: 2^28.
+    /// Minimum range of a group key for grouping rows sorted by it in a table indexed by the key. `None`: 2^28.
     pub ordered_span_min: Option<u64>,
     /// Whether joins are reordered.
     pub join_order: JoinOrder,
-    /// Whether finished tables drop rows of other scans.
+    /// Whether finished join tables filter the rows of other scans.
     pub runtime_filters: RuntimeFilters,
-    /// Bits of a Bloom filter for each build row. `None`: 8 to 16, by what L2 has room for.
+    /// Bits of a Bloom filter for each build row. `None`: 8 to 16, as many as fit the L2 cache.
     pub filter_bits: Option<u32>,
-    /// Where the columns of tables are read.
+    /// Whether columns of tables are materialized early or late.
     pub materialization: Materialization,
     /// Whether plans that occur several times are run once.
     pub share_subplans: bool,
     /// What runs a pipeline whose kernel is not compiled.
     pub code_tier: CodeTier,
-    /// Whether results of functions and tests on dictionaries, and rows of samples that conditions keep, are remembered
-    /// for later queries over the same tables. Generated code and compiled kernels are remembered anyway.
+    /// Whether results of functions and tests on dictionaries, and selectivities measured on samples, are kept for
+    /// later queries over the same tables. Generated code and compiled kernels are always kept.
     pub remembers_results: bool,
-    /// Counts lookups in tables and rows that runtime filters drop: for finding out, as it takes time.
+    /// Counts probes of tables and rows that runtime filters drop; slow.
     pub counts_rows: bool,
     /// Keeps only this many bits of every key hash, so that tests meet collisions.
     pub hash_bits: u32,
-    /// Slots of one word from which on a table has slots of two, so that tests meet it. `None`: 2^32.
+    /// Minimum slots of one word for a table to use slots of two words; smaller values are for tests. `None`: 2^32.
     pub word_slots_max: Option<u64>,
     /// First guess of a hash table's slots and of an output's rows, so that tests meet retries.
     pub first_capacity: Option<u64>,
-    /// Rows of a chunk: what one launch of a pipeline goes over, rounded up to a multiple of 128. `None`: all rows of a device.
+    /// Rows that one launch of a pipeline processes, rounded up to a multiple of 128. `None`: all rows of a device.
     pub chunk_rows: Option<u64>,
-    /// Writes rows to the host's memory, as where a device has no room for them, so that tests meet it.
+    /// Writes rows to host memory, as if a device had no room for them; for tests.
     pub writes_to_host: bool,
-    /// Joins and group-bys go over some partitions at a time, sorts and windows over some rows, as where these have no room, so that
-    /// tests meet it. The most build rows, rows to group, or rows to sort of a pass.
+    /// Maximum build rows, rows to group or rows to sort of a pass; for tests. Joins and group-bys then process some
+    /// partitions at a time, sorts and windows some rows, as if the device had no room for more.
     pub pass_rows: Option<u64>,
     /// Threads of the host that drive several devices.
     pub device_threads: DeviceThreads,
-    /// What the query spends memory on.
+    /// Whether the query saves memory.
     pub memory_use: MemoryUse,
 }
 
-/// What a query spends memory on.
+/// Whether a query saves memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MemoryUse {
-    /// Whatever makes it fast. If a device has no room for that, the query begins again with [`Self::Least`].
+    /// No: the fastest plan. If a device runs out of memory, the query begins again with [`Self::Least`].
     #[default]
     Auto,
-    /// Hash tables alone, of one join at a time: rows are written down between joins, and no table drops rows of other scans.
+    /// Yes: one hash table at a time. Rows are materialized between joins, and there are no runtime filters.
     Least,
 }
 
 /// What code runs a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CodeTier {
-    /// On GPUs kernels that interpret it, until a kernel of its own is compiled in the background. Simulated devices wait for
-    /// that.
+    /// GPUs interpret the pipeline until its kernel is compiled in the background. Simulated devices wait for the
+    /// compilation.
     #[default]
     Auto,
-    /// Kernels that interpret it, wherever they can.
+    /// The pipeline is interpreted wherever that is supported.
     Interpreted,
-    /// A kernel of its own, which a query waits for.
+    /// The query waits until the pipeline's kernel is compiled.
     Compiled,
 }
 
 /// Threads of the host that drive the devices of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceThreads {
-    /// Of GPUs each has its own; one drives all simulated devices.
+    /// One thread for each GPU; one thread for all simulated devices.
     #[default]
     Auto,
-    /// One drives all, in an order drawn from a seed; 0: the order of the devices. As kernels run beside the host, devices
-    /// work at the same time all the same.
+    /// One thread drives all devices, in an order drawn from a seed; 0: in device order. Devices still work in
+    /// parallel, as kernels run asynchronously.
     One(u64),
-    /// Each device has its own.
+    /// One thread for each device.
     Each,
 }
 
@@ -134,47 +134,47 @@ pub enum DeviceThreads {
 pub enum JoinForm {
     /// One hash table, probed by the pipeline of the probe side.
     HashTable,
-    /// As the hash table, indexed by the key itself where its bounds allow.
+    /// As [`Self::HashTable`], but a perfect hash table, indexed by the key itself, where the key's bounds allow.
     Direct,
     /// Both sides are partitioned by key hash, and matched partition by partition in shared memory.
     Partitioned,
 }
 
-/// In which order inner joins are run, and which side of them a table is made of.
+/// Order of inner joins, and the choice of their build sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum JoinOrder {
-    /// By estimated cost on a device, where that is plainly less than the given order's.
+    /// The order of least estimated device cost, if that is clearly below the given order's.
     #[default]
     Auto,
     /// As the plan says.
     AsGiven,
-    /// Any order that is right, drawn from a seed, so that tests meet all of them.
+    /// Any correct order, drawn from a seed; for tests.
     Seeded(u64),
 }
 
-/// Where the table of a join drops rows that others read, because no row of the result can need them.
+/// Runtime filters: a join's table drops rows of other scans that cannot contribute to the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RuntimeFilters {
-    /// Where that is estimated to pay.
+    /// Where a filter is estimated to save time.
     #[default]
     Auto,
     /// Nowhere.
     Off,
-    /// Wherever it is right, so that tests meet it.
+    /// Wherever a filter is correct; for tests.
     Always,
-    /// Wherever it is right, and in this form where the keys allow it.
+    /// Wherever a filter is correct, in this form where the keys allow it.
     AlwaysBy(FilterForm),
 }
 
-/// Where columns of tables are read that are only carried to a later pipeline, or to the result.
+/// When columns are read that a pipeline only passes on to a later pipeline or to the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Materialization {
-    /// Late where that is estimated to be plainly cheaper, column by column.
+    /// Late, column by column, if that is estimated to be clearly cheaper.
     #[default]
     Auto,
-    /// Where their table is scanned: they go with the rows.
+    /// When their table is scanned; the values travel with the rows.
     Early,
-    /// Where they are needed, by the row's number: whatever can be, so that tests meet it.
+    /// When they are needed, by row id, for all columns that allow it; for tests.
     Late,
 }
 
@@ -249,7 +249,7 @@ impl RuntimeFilters {
 }
 
 impl ExecOptions {
-    /// What the query may use of memory.
+    /// The query's limits on memory in use.
     pub fn memory_budget(&self) -> MemoryBudget {
         MemoryBudget { device_bytes: self.memory_budget_bytes, host_bytes: self.host_budget_bytes }
     }
@@ -270,7 +270,7 @@ impl ExecOptions {
     }
 }
 
-/// How a group-by accumulates. What a form can't do for the keys at hand is done by another one.
+/// How a group-by accumulates. If the keys do not allow a form, another one is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GroupByForm {
     /// Straight into the group table in global memory.

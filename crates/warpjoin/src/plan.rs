@@ -38,11 +38,11 @@ pub(crate) use aggregate::{Fold, State, Term};
 pub struct Plan {
     /// What it does.
     pub kind: PlanKind,
-    /// Columns that it puts out.
+    /// Its output columns.
     pub schema: SchemaRef,
 }
 
-/// Tables of a plan's inputs, by index, as far as they are there.
+/// Tables of a plan's inputs, by index, as far as they are known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InputTables<'a>(pub(crate) &'a [Arc<Table>]);
 
@@ -62,9 +62,9 @@ pub enum PlanKind {
         /// Its columns, in output order; a column may occur twice.
         projection: Vec<usize>,
     },
-    /// All columns of a table that is handed over at execution.
+    /// All columns of a table that is passed at execution.
     Input {
-        /// Position in the list handed over.
+        /// Position in the list of tables passed.
         index: usize,
     },
     /// Rows whose predicate is true.
@@ -74,7 +74,7 @@ pub enum PlanKind {
         /// A boolean expression over the input.
         predicate: Expr,
     },
-    /// One output column an expression.
+    /// One output column for each expression.
     Project {
         /// Input.
         input: Box<Plan>,
@@ -100,23 +100,23 @@ pub enum PlanKind {
         input: Box<Plan>,
         /// The first one counts most.
         keys: Vec<SortKey>,
-        /// Rows left out at the beginning.
+        /// Rows skipped at the beginning.
         skip: u64,
-        /// Most rows put out; `None`: all.
+        /// Maximum output rows; `None`: all.
         fetch: Option<u64>,
     },
-    /// All but `skip` rows, `fetch` at most: the next ones of a sort, else any.
+    /// Skips `skip` rows, then takes up to `fetch`: in order over a sort, else any rows.
     Limit {
         /// Input.
         input: Box<Plan>,
-        /// Rows left out.
+        /// Rows skipped.
         skip: u64,
-        /// Most rows put out; `None`: all others.
+        /// Maximum output rows; `None`: all others.
         fetch: Option<u64>,
     },
-    /// Group-bys of one input by several sets of keys, one behind the other (GROUPING SETS, ROLLUP, CUBE). Puts out the
-    /// group expressions, null where they are not of the set, the number of the set, then the aggregates. A set without
-    /// keys has one row, also on empty input.
+    /// Group-bys of one input by several sets of keys (GROUPING SETS, ROLLUP, CUBE), appended. Outputs the group
+    /// expressions, null where they are not in the set, the set's id, then the aggregates. A set without keys has one
+    /// row, also on empty input.
     GroupingSets {
         /// Input.
         input: Box<Plan>,
@@ -127,12 +127,12 @@ pub enum PlanKind {
         /// The aggregates, of each set.
         aggregates: Vec<AggregateCall>,
     },
-    /// The input's columns, then one a call. Rows come out partition after partition in ascending order, nulls last, and in
-    /// the order of the keys within; rows that are equal in both come in any order, which is the same for all calls.
+    /// The input's columns, then one for each call. Output rows are sorted by the partition keys, ascending with nulls
+    /// last, then by the order keys; rows that are equal in both come in any order, which is the same for all calls.
     Window {
         /// Input.
         input: Box<Plan>,
-        /// Rows of equal values are a partition; nulls equal each other, floats are told apart as their total order does.
+        /// Rows of equal values form a partition; nulls are equal, floats are compared by their total order.
         partition_by: Vec<Expr>,
         /// The order within a partition.
         order_by: Vec<SortKey>,
@@ -144,55 +144,55 @@ pub enum PlanKind {
         /// Inputs.
         inputs: Vec<Plan>,
     },
-    /// The input's columns, and a UInt64 that is another one for each row: ascending on each device.
+    /// The input's columns, and a UInt64 that is unique for each row and ascending on each device.
     Numbered {
         /// Input.
         input: Box<Plan>,
     },
-    /// The columns of a scan, and a UInt64 that is the row's number in its table. Not part of plans that are handed in.
+    /// The columns of a scan, and a UInt64 row id: the row's position in its table. Only the optimizer adds it.
     RowNumbers {
         /// A scan.
         input: Box<Plan>,
     },
-    /// Late materialisation: the input's columns, then columns of a table by the number of its row. Not part of plans that
-    /// are handed in.
+    /// Late materialization: the input's columns, then columns of a table, fetched by row id. Only the optimizer adds
+    /// it.
     Fetch(Box<FetchPlan>),
-    /// The input's columns, and an Int64 that is 1 if there are rows, else 0. Not part of plans that are handed in.
+    /// The input's columns, and an Int64 that is 1 if the rows of `of` exist, else 0. Only the optimizer adds it.
     HasRows {
         /// Input.
         input: Box<Plan>,
-        /// Which rows are asked for.
+        /// The rows whose existence is tested.
         of: RowsOf,
     },
-    /// A plan that stands in several places, and runs once. It is the same where its address is.
+    /// A plan that occurs in several places and runs once. Occurrences are recognized by their address.
     Shared(Arc<Plan>),
-    /// The input's rows, with something that the optimiser has found out. Of these, plans that are handed in have only what
-    /// [`crate::share_between`] marks.
+    /// The input's rows, with a mark that the optimizer adds. Input plans have only the marks of
+    /// [`crate::share_between`].
     Marked {
         /// Input.
         input: Box<Plan>,
-        /// What.
+        /// The mark.
         mark: Mark,
     },
 }
 
-/// Rows of which is asked whether there are any.
+/// Rows whose existence is tested.
 #[derive(Debug, Clone)]
 pub enum RowsOf {
-    /// Those of a plan.
+    /// The rows of a plan.
     Plan(Box<Plan>),
-    /// The input is a join: those of its build side that have a key, so that they could match.
+    /// The build rows of the input, a join, whose keys are not null, so that they could match.
     Build,
 }
 
-/// Columns of a table that are read where they are needed, rather than carried there.
+/// Late materialization: columns of a table that are read by row id where they are needed.
 #[derive(Debug, Clone)]
 pub struct FetchPlan {
-    /// Has the row's number, from [`PlanKind::RowNumbers`] over the same table.
+    /// Has the row id, from [`PlanKind::RowNumbers`] over the same table.
     pub input: Plan,
     /// The table.
     pub table: Arc<Table>,
-    /// Column of the input that holds the row's number; where it is null, the table's columns are.
+    /// Column of the input that holds the row id; where it is null, the table's columns are null.
     pub row: usize,
     /// Columns of the table, in output order.
     pub columns: Vec<usize>,
@@ -203,16 +203,16 @@ pub struct FetchPlan {
 pub struct GroupingSet {
     /// Positions among the group expressions, in ascending order.
     pub keys: Vec<usize>,
-    /// The number by which its rows are told apart.
+    /// The id in the output that identifies its rows.
     pub id: u64,
 }
 
-/// What the optimiser has found out about a node.
+/// A mark that the optimizer adds to a node.
 #[derive(Debug, Clone)]
 pub enum Mark {
-    /// A build side whose table others probe as well: it is made before what reads it.
+    /// A shared build side: other joins or filters probe its table too, so it is built before them.
     SharedBuild(usize),
-    /// Rows without a match in the shared build table of that number are dropped: nobody needs them.
+    /// Rows without a match in a shared build table are dropped: the result does not need them.
     Reduced {
         /// Number of the table.
         table: usize,
@@ -221,22 +221,22 @@ pub enum Mark {
         /// How a row is tested.
         test: ReductionTest,
     },
-    /// Run once, for several places.
+    /// Runs once for several places.
     Shared(Share),
-    /// Written down, as they are fewer than what they are made of, and read more than once.
+    /// Rows are materialized, as they are smaller than their sources and read more than once.
     Written,
     /// Few of a table's rows are left here: blocks list them, and go on with full warps.
     Compact,
 }
 
-/// Where the other places are that read a part of a plan which is run once.
+/// Where a shared part of a plan, which runs once, is read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Share {
-    /// In the same plan; equal parts have one number.
+    /// In the same plan; equal parts have the same number.
     Within(usize),
-    /// In a plan that runs later, for which the rows stay on the devices.
+    /// In a plan that runs later; the rows stay on the devices for it.
     Left(SharedRowsId),
-    /// In a plan that ran before; where that has left nothing, the part runs here.
+    /// In a plan that ran before; if that left no rows, the part runs here.
     Found(SharedRowsId),
 }
 
@@ -255,22 +255,22 @@ impl SharedRowsId {
 /// How rows are tested for a match in a shared build table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReductionTest {
-    /// What is looked into. A table that turns out larger than was estimated may be replaced by a smaller filter.
+    /// What is probed. A table that turns out larger than estimated may be replaced by a smaller filter.
     pub form: FilterForm,
-    /// Keys are compared with the lowest and the highest one of the table first.
+    /// Keys are first compared with the table's minimum and maximum.
     pub has_bounds: bool,
     /// Rows that are expected to be tested.
     pub rows: u64,
-    /// They come in the order of the key.
+    /// Whether these rows are sorted by the key.
     pub is_ordered: bool,
 }
 
-/// What a runtime filter looks into.
+/// What a runtime filter probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FilterForm {
     /// The join's table itself.
     Table,
-    /// A bit for each key that is possible by the bounds of the build side's columns.
+    /// A bitmap with a bit for each key within the bounds of the build side's columns.
     Bitmap,
     /// A Bloom filter: a few rows without a match pass, and are dropped by the join.
     Bloom,
@@ -291,7 +291,7 @@ pub struct JoinPlan {
     pub null_equals_null: bool,
     /// Part of the match condition, over all build columns, then all probe columns.
     pub residual: Option<Expr>,
-    /// Columns put out, by position among all build columns, then all probe columns, then the mark.
+    /// Output columns, by position among all build columns, then all probe columns, then the mark.
     pub output: Vec<usize>,
 }
 
@@ -301,30 +301,30 @@ pub struct JoinPlan {
 pub enum JoinKind {
     /// Pairs that match.
     Inner,
-    /// Probe rows that match at least once, each once; puts out columns of the probe side only.
+    /// Each probe row with at least one match, once; outputs columns of the probe side only.
     ProbeSemi,
-    /// Probe rows that match nothing; puts out columns of the probe side only.
+    /// Probe rows without a match; outputs columns of the probe side only.
     ProbeAnti,
-    /// SQL's NOT IN: probe rows whose key certainly is no build key. A null build key leaves none, a null probe key is
-    /// kept only if there are no build rows; a residual has a say in matches alone, as in DataFusion. One key; puts out
-    /// columns of the probe side only.
+    /// SQL's NOT IN: probe rows whose key is certainly not among the build keys. If any build key is null, no row is
+    /// kept; a null probe key is kept only if there are no build rows. The residual only restricts matches, as in
+    /// DataFusion. One key; outputs columns of the probe side only.
     NotIn,
-    /// Every probe row once; puts out columns of the probe side and, behind all columns of both sides, a Boolean column
-    /// that says whether it matches. Never null.
+    /// Every probe row once; outputs columns of the probe side and the mark: a Boolean column, never null, that says
+    /// whether the row matches. Its position follows all columns of both sides.
     ProbeMark,
-    /// Pairs that match, and probe rows that match nothing with nulls for build columns.
+    /// Pairs that match, and probe rows without a match, with nulls for build columns.
     ProbeOuter,
-    /// The same, and build rows that match nothing with nulls for probe columns.
+    /// The same, and build rows without a match, with nulls for probe columns.
     Full,
 }
 
 impl JoinKind {
-    /// Puts out no columns of the build side: only whether there is a match counts.
+    /// Whether the join only tests for matches: it outputs no columns of the build side.
     pub fn is_existence(self) -> bool {
         matches!(self, Self::ProbeSemi | Self::ProbeAnti | Self::NotIn | Self::ProbeMark)
     }
 
-    /// Puts out probe rows that match nothing.
+    /// Whether it outputs probe rows without a match.
     pub fn keeps_unmatched(self) -> bool {
         matches!(self, Self::ProbeAnti | Self::NotIn | Self::ProbeMark | Self::ProbeOuter | Self::Full)
     }
@@ -339,7 +339,7 @@ impl FetchPlan {
 }
 
 impl Plan {
-    /// Whether it puts its rows out in an order.
+    /// Whether its output is sorted.
     pub fn is_ordered(&self) -> bool {
         match &self.kind {
             PlanKind::Sort { .. } => true,
@@ -349,7 +349,7 @@ impl Plan {
         }
     }
 
-    /// Whether the first rows of it are those of an order: its own, or that of a window that nobody asked for.
+    /// Whether its first rows are the first of an order: its own, or the incidental order of a window.
     pub fn has_first_rows(&self) -> bool {
         match &self.kind {
             PlanKind::Sort { .. } | PlanKind::Window { .. } => true,
@@ -382,7 +382,7 @@ impl Plan {
         }
     }
 
-    /// Bytes of the resident columns that it scans, each column once: what any way to run it has to read.
+    /// Bytes of the resident columns that it scans, each column once: a lower bound of what it reads.
     pub fn scanned_bytes(&self) -> u64 {
         fn scan(plan: &Plan, columns: &mut HashMap<(*const Table, usize), u64>) {
             if let PlanKind::Scan { table, projection } = &plan.kind {
@@ -395,7 +395,7 @@ impl Plan {
         columns.into_values().sum()
     }
 
-    /// Direct inputs, to be changed. A plan that is [`PlanKind::Shared`] stands in several places, and stays as it is.
+    /// Direct inputs, mutable. [`PlanKind::Shared`] has none here, as it occurs in several places.
     pub fn inputs_mut(&mut self) -> Vec<&mut Plan> {
         match &mut self.kind {
             PlanKind::Scan { .. } | PlanKind::Input { .. } | PlanKind::Shared(_) => vec![],
@@ -417,7 +417,7 @@ impl Plan {
         }
     }
 
-    /// Puts what `with` gives for its number in the place of each [`PlanKind::Input`]; `None` leaves it as it is.
+    /// Replaces each [`PlanKind::Input`] by what `with` returns for its index; `None` keeps it.
     pub fn replace_inputs(&mut self, with: &dyn Fn(usize) -> Option<PlanKind>) {
         if let PlanKind::Input { index } = self.kind
             && let Some(kind) = with(index)
@@ -427,7 +427,7 @@ impl Plan {
         self.inputs_mut().into_iter().for_each(|input| input.replace_inputs(with));
     }
 
-    /// Puts what `with` makes of the plan in its place.
+    /// Replaces the plan by what `with` makes of it.
     pub(crate) fn replace(&mut self, with: impl FnOnce(Plan) -> Plan) {
         let Ok(()) = self.try_replace::<Infallible>(|plan| Ok(with(plan)));
     }
@@ -439,7 +439,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The node over what `with` makes of its direct inputs, which has the same columns.
+    /// The node with its direct inputs replaced by `with`, which keeps their columns.
     #[must_use]
     pub(crate) fn map_inputs(mut self, with: &mut dyn FnMut(Plan) -> Plan) -> Self {
         self.inputs_mut().into_iter().for_each(|input| input.replace(&mut *with));

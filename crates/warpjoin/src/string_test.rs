@@ -11,11 +11,11 @@ use crate::expr::CompareOp;
 /// A test of one string. Null for null.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StringTest {
-    /// SQL's LIKE; `\` takes away the meaning of the character after it.
+    /// SQL's LIKE; `\` escapes the character after it.
     Like {
         /// `%` stands for any characters, `_` for one.
         pattern: Arc<str>,
-        /// Whether letters are equal in both cases.
+        /// Whether upper and lower case are equal (ILIKE).
         ignores_case: bool,
     },
     /// Byte by byte with a constant on the right.
@@ -38,7 +38,7 @@ impl StringTest {
         }
     }
 
-    /// Whether devices can tell, for strings that are all ASCII or not: cases of other letters are the host's.
+    /// Whether devices can evaluate the test. Tests that ignore case need ASCII strings; others run on the host.
     pub(crate) fn fits(&self, is_ascii: &dyn Fn() -> bool) -> bool {
         self.leaves().into_iter().all(|leaf| match leaf {
             Self::Like { pattern, ignores_case } => !ignores_case || (pattern.is_ascii() && is_ascii()),

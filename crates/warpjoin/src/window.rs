@@ -1,4 +1,4 @@
-//! Window functions: what a row is told about the rows of its partition.
+//! Window functions: values computed for each row from the rows of its partition.
 //!
 //! Owns their description in device plans. Must not know how they are computed ([`crate::exec`]).
 
@@ -18,48 +18,50 @@ use crate::plan::AggregateFunction;
 pub struct WindowCall {
     /// The function.
     pub function: WindowFunction,
-    /// Its argument; `None` for those by place, and for `count(*)`.
+    /// Its argument; `None` for positional functions (such as `row_number`), and for `count(*)`.
     pub argument: Option<Expr>,
-    /// Of `Shift`: the value of rows without such a row; without it, null.
+    /// For `Shift`: the value where there is no such row; `None`: null.
     pub default: Option<Expr>,
-    /// Of values of other rows: rows whose argument is null are not counted.
+    /// For functions that read another row's value: rows whose argument is null are skipped (IGNORE NULLS).
     pub ignores_nulls: bool,
-    /// Rows that count; those by place and `Shift` look at the whole partition.
+    /// The frame; positional functions and `Shift` use the whole partition.
     pub frame: Frame,
     /// Type of the result.
     pub data_type: DataType,
 }
 
-/// Functions of a window. Places count from 1. Rows that are equal in the order of a window are peers; without an order all
-/// rows of a partition are.
+/// Functions of a window. Positions count from 1. Rows with equal order keys are peers; without an order, all rows of a
+/// partition are peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WindowFunction {
-    /// The row's place. UInt64.
+    /// The row's position. UInt64.
     RowNumber,
-    /// Place of the first peer. UInt64.
+    /// Position of the first peer. UInt64.
     Rank,
-    /// How many different rows of the order there are up to this one. UInt64.
+    /// Number of peer groups up to this row's. UInt64.
     DenseRank,
-    /// Rows before the peers, of all others of the partition; 0 for one alone. Float64.
+    /// Rows before the first peer, divided by the partition's rows minus one; 0 for a single row. Float64.
     PercentRank,
-    /// Rows up to the last peer, of all of the partition. Float64.
+    /// Rows up to the last peer, divided by the partition's rows. Float64.
     CumeDist,
-    /// The part of so many that the row is in, of sizes that differ by one at most, the larger ones first. UInt64.
+    /// Number of the row's bucket when the partition is cut into n buckets, whose sizes differ by at most one, larger
+    /// ones first. UInt64.
     Ntile(u64),
-    /// The argument of the row that comes so many behind this one; negative: before it.
+    /// The argument of the n-th row after this one; negative: before it.
     Shift(i64),
     /// The argument of the frame's first row; null or not.
     First,
-    /// Of its last row.
+    /// The argument of the frame's last row.
     Last,
-    /// Of its n-th row, from 1; negative: from the end, the last one being -1; 0: null.
+    /// The argument of the frame's n-th row, from 1; negative: from the end, where -1 is the last row; 0: null.
     Nth(i64),
-    /// An aggregate of the frame, as group-bys have it, if its spec says that frames have it.
+    /// An aggregate of the frame, for functions whose spec supports frames.
     Aggregate(AggregateFunction),
 }
 
-/// Rows of a partition that count for one of them: from the start to the end, both included, as far as there are rows.
+/// A frame: the rows of a partition that a function reads for one row, from start to end inclusive, within the
+/// partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// Where it begins.
@@ -68,35 +70,35 @@ pub struct Frame {
     pub end: FrameBound,
 }
 
-/// An end of a frame.
+/// A bound of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FrameBound {
-    /// The partition's.
+    /// The first or last row of the partition.
     Partition,
-    /// The row so many behind the current one; negative: before it.
+    /// The n-th row after the current one; negative: before it.
     Rows(i64),
-    /// The first or last one of the peers that come so many different rows of the order behind; 0: its own peers.
+    /// The first or last row of the n-th peer group after the row's own; 0: its own peer group; negative: before it.
     Groups(i64),
-    /// The first or last row whose key is that far away, or nearer; of windows with one key. What a null is away from are
-    /// nulls. Unsigned keys less a distance are 0 at least. Where no key of the type is that far away the bound is the
-    /// partition's; if nulls stand there, the query ends with a reason, as DataFusion's answer depends on whether it
-    /// goes through the rows from behind.
+    /// The first or last row whose key is at most `distance` away (RANGE); for windows with one key. The frame of a
+    /// null key holds the nulls. An unsigned key minus a distance is at least 0. If the bound leaves the key's type, it
+    /// is the bound of the partition; if nulls are at that end, the query is declined, since DataFusion's answer
+    /// depends on the direction in which it reads the rows.
     Range {
         /// In the direction of the order, or against it.
         is_following: bool,
-        /// How far.
+        /// Maximum distance of the keys.
         distance: Distance,
     },
 }
 
-/// How far keys are from each other; never less than nothing.
+/// A distance between keys; never negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Distance {
-    /// In units of the key's type: of integers, the last digit of decimals, days, ticks of timestamps.
+    /// In units of the key's type: integers, last digits of decimals, days, ticks of timestamps.
     Units(i128),
-    /// Of dates: so many months, of which the last day may be earlier, then so many days.
+    /// For dates: months (clamped to the last day of the month), then days.
     Months(u32, u32),
-    /// Of floats: bits of a finite double, added in the key's type.
+    /// For floats: bits of a finite double, which is added in the key's type.
     Double(u64),
 }
 
@@ -104,7 +106,7 @@ impl Frame {
     /// All rows of the partition.
     pub const PARTITION: Self = Self { start: FrameBound::Partition, end: FrameBound::Partition };
 
-    /// Rows of a frame that is cut off by nothing; `None` where that is no number of its own.
+    /// Number of rows of a frame that the partition does not cut off; `None` if that number is not fixed.
     pub(crate) fn rows(self) -> Option<u64> {
         match (self.start, self.end) {
             (FrameBound::Rows(start), FrameBound::Rows(end)) => {
@@ -117,14 +119,14 @@ impl Frame {
 }
 
 impl FrameBound {
-    /// Whether it is found by distances of keys.
+    /// Whether it is a RANGE bound.
     pub(crate) fn is_range(self) -> bool {
         matches!(self, Self::Range { .. })
     }
 }
 
 impl WindowCall {
-    /// The call over what `with` makes of the expressions that it reads.
+    /// The call with its expressions replaced by `with`.
     #[must_use]
     pub(crate) fn map(&self, with: &mut dyn FnMut(&Expr) -> Expr) -> Self {
         let (argument, default) = (self.argument.as_ref().map(&mut *with), self.default.as_ref().map(&mut *with));

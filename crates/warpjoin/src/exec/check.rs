@@ -1,4 +1,4 @@
-//! Says before anything runs whether devices can do a plan.
+//! Checks before execution whether devices support a plan.
 
 use arrow::datatypes::DataType;
 
@@ -12,15 +12,15 @@ use crate::plan::{
 };
 use crate::window::WindowCall;
 
-/// Operators of a plan above each other, and operations of an expression. Deeper ones run on the CPU. Both fit a stack of
-/// 2 MiB in a debug build, all functions that walk them included (`tests/deep_plans.rs`).
+/// Maximum nesting of a plan's operators and of an expression's operations. Deeper ones run on the CPU. All recursive
+/// functions over both fit a stack of 2 MiB in a debug build (`tests/deep_plans.rs`).
 const PLAN_DEPTH_MAX: usize = 100;
 const EXPR_DEPTH_MAX: usize = 1000;
 
 /// Checks types, expressions, joins and aggregates of a plan, without looking at data.
 ///
 /// # Errors
-/// The first thing that devices can't do.
+/// The first reason for which devices can't run it.
 pub fn check(plan: &Plan) -> Result<(), Reason> {
     check_depth(plan)?;
     check_nodes(plan)
@@ -31,7 +31,7 @@ fn check_nodes(plan: &Plan) -> Result<(), Reason> {
     check_node(plan)
 }
 
-/// Plans are walked by functions that call themselves, on threads with small stacks.
+/// Limits the depth: recursive functions visit plans on threads with small stacks.
 fn check_depth(plan: &Plan) -> Result<(), Reason> {
     let mut plans = vec![(plan, 1)];
     while let Some((plan, depth)) = plans.pop() {
@@ -55,7 +55,7 @@ fn check_expr(expr: &Expr) -> Result<(), Reason> {
     check_operations(expr)
 }
 
-/// The same for the topmost node of a plan that grew over inputs which were checked.
+/// As [`check`], for the topmost node only; its inputs have been checked.
 ///
 /// # Errors
 /// As [`check`].
@@ -138,7 +138,7 @@ fn check_sets(plan: &Plan, keys: usize, sets: &[GroupingSet]) -> Result<(), Reas
     Ok(())
 }
 
-/// Each is a group-by with kernels of its own.
+/// Maximum grouping sets: each is a group-by with its own kernels.
 const SETS_MAX: usize = 128;
 
 fn check_union(plan: &Plan, inputs: &[Plan]) -> Result<(), Reason> {
@@ -199,12 +199,12 @@ fn check_aggregate(call: &AggregateCall) -> Result<(), Reason> {
     call.order_by.iter().map(|key| &key.expr).chain(&call.filter).try_for_each(check_expr)
 }
 
-/// Whether a float is that of an integer or a decimal: then it is no -0.0 and no NaN.
+/// Whether a float is cast from an integer or a decimal, so that it is never -0.0 or NaN.
 fn is_of_exact(expr: &Expr) -> bool {
     matches!(&expr.kind, ExprKind::Cast(number) if number.data_type.is_integer() || number.data_type.is_decimal())
 }
 
-/// DISTINCT tells floats apart that are one group: -0.0 and 0.0.
+/// DISTINCT distinguishes -0.0 and 0.0, which are one group key.
 fn check_distinct(call: &AggregateCall) -> Result<(), Reason> {
     match &call.argument {
         Some(_) if call.second.is_some() => Err(Reason::Aggregate(format!("{} of distinct pairs", call.function))),

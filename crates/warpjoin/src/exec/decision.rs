@@ -1,8 +1,8 @@
 //! Decisions of the host while a query runs, on which later kernels depend.
 //!
-//! A decision belongs to one of three classes: it is known when the query is planned ([`Optimized::notes`]); a kernel takes it
-//! without the host; or the host takes it behind a pipeline, by what it reads from the devices. The last ones stand here, with
-//! what EXPLAIN says of them before a run and after it.
+//! A decision is made in one of three ways: at planning ([`Optimized::notes`]); by a kernel, without the host; or by
+//! the host after a pipeline, from data that it reads from the devices. This module has the last kind, with the text
+//! that EXPLAIN shows before and after a run.
 //!
 //! [`Optimized::notes`]: crate::optimize::Optimized
 
@@ -11,12 +11,12 @@ use std::fmt;
 use super::relation::PartitionChoice;
 use crate::codegen::{FilterTest, MatchForm, Slots};
 
-/// What was found out, and what follows from it.
+/// A decision and its outcome.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum RuntimeDecision {
     /// Whether build rows go to the owner of their key, or to every device.
     Exchange(bool),
-    /// A table that is indexed by the key was filled; `false`: a key occurs twice, and it is of no use.
+    /// Whether a table indexed by the key could be used; `false`: a key occurs twice.
     Direct(bool),
     /// The slots of a join's table; `unique`: no key occurs twice.
     Table { unique: bool, slots: Slots },
@@ -26,11 +26,11 @@ pub(crate) enum RuntimeDecision {
     Matches(Option<MatchForm>),
     /// How a runtime filter tests keys.
     Filter(FilterTest),
-    /// Rows that were counted, which get numbers.
+    /// The number of rows, which get row ids.
     Rows(u64),
 }
 
-/// What a decision is about.
+/// Kind of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DecisionKind {
     BuildSide,
@@ -65,7 +65,7 @@ impl DecisionKind {
     }
 }
 
-/// The kind, and what it is chosen from.
+/// The kind and its alternatives.
 impl fmt::Display for DecisionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.name(), self.alternatives())
@@ -85,7 +85,7 @@ impl RuntimeDecision {
     }
 }
 
-/// The kind, and what was chosen.
+/// The kind and the choice.
 impl fmt::Display for RuntimeDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.kind().name())?;

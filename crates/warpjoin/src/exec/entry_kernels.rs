@@ -1,4 +1,4 @@
-//! Kernels of files, entry by entry: those that were wanted so far, on every device.
+//! Hand-written kernels, compiled entry by entry on first use, for every device.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::{Error, Result};
 pub(super) struct EntryKernels(HashMap<&'static str, Vec<Kernel>>);
 
 impl EntryKernels {
-    /// Compiles the entries that are not there yet, each from the one of `modules` that has it.
+    /// Compiles the entries that are missing, each from the one of `modules` that has it.
     pub(super) fn add(
         &mut self,
         query: &mut Query<'_>,
@@ -41,7 +41,7 @@ impl EntryKernels {
     }
 }
 
-/// Enqueues such kernels on one device, and counts that.
+/// Enqueues these kernels on one device, and counts the launches.
 pub(super) struct EntryLaunches<'a> {
     kernels: &'a EntryKernels,
     device: usize,
@@ -60,7 +60,7 @@ impl<'a> EntryLaunches<'a> {
         Ok(())
     }
 
-    /// Threads of a block: `wanted`, or the most that the device allows.
+    /// Threads of a block: `wanted`, or fewer if the device does not allow that many.
     pub(super) fn threads(&self, wanted: u32) -> u32 {
         self.stream.device().info().block_threads(wanted)
     }

@@ -1,6 +1,6 @@
-//! Brings rows together across devices: multisplit and transposition, a copy to all, or few rows on one.
+//! Exchange of rows between devices: by owner (multisplit and transposition), broadcast, or gathering of few rows.
 //!
-//! The host waits only for the numbers of rows: work of several devices is ordered by events.
+//! The host waits only for row counts; events order the work of several devices.
 
 use warpjoin_device::{Buffer, Event, Kernel, Launch, ModuleSource, Ptr, Stream, span};
 use warpjoin_kernels::common::DEVICES_MAX;
@@ -17,12 +17,13 @@ use crate::codegen::Constants;
 use crate::column::ColumnType;
 use crate::{Error, Result};
 
-/// Rows, and bytes of them, up to which they are brought to one device: it takes less time than what several have to tell each other.
+/// Maximum rows, and bytes of rows, that are gathered on one device: this is faster than an exchange.
 const FEW_ROWS: u64 = 1 << 17;
 const FEW_BYTES: u64 = 8 << 20;
-/// Bytes of a run of values from which on copy engines bring it to another device; kernels write less.
+/// Minimum bytes of a run for copy engines; kernels copy shorter runs to another device.
 const COPY_BYTES_MIN: u64 = 1 << 20;
-/// Blocks of a multiprocessor that send rows: each has its rows of each owner counted, which the host adds up.
+/// Blocks of a multiprocessor that send rows. The rows of each block are counted by owner, and the host sums the
+/// counts.
 const BLOCKS_EACH: u64 = 4;
 
 /// Which device owns a row.
@@ -30,9 +31,10 @@ const BLOCKS_EACH: u64 = 4;
 pub(super) enum Owners<'a> {
     /// By the hash of its key word, a u64.
     Hash,
-    /// By the range of its key word, of 4 or 8 bytes: a device less than there are numbers that the word is not below.
+    /// By the range of its key word, of 4 or 8 bytes: the device's index is the number of splitters that are not above
+    /// the word.
     Splitters(&'a [u64]),
-    /// Each device whose range, from a least to a greatest word, has its key word.
+    /// Each device whose range (least and greatest word) contains its key word.
     Ranges(&'a [[u64; 2]]),
 }
 
@@ -46,7 +48,7 @@ impl Owners<'_> {
     }
 }
 
-/// One run of bytes a row: the values of a column, or its validity.
+/// The values of a column, or its validity.
 #[derive(Clone, Copy)]
 struct Part {
     column: usize,
@@ -76,7 +78,7 @@ impl Part {
     }
 }
 
-/// Rows that were counted: how many of each device each device owns, and what the kernel that sends them takes.
+/// Row counts by source and owner, and the inputs of the kernel that sends the rows.
 struct Counted {
     /// By source and owner.
     rows: Vec<Vec<u64>>,
@@ -91,7 +93,7 @@ struct CountedShard {
     ranges: Option<Buffer>,
 }
 
-/// The rows of one column that a device has for another one, which it can't reach.
+/// A column's rows for a device whose memory the source can't reach.
 struct Run {
     part: usize,
     owner: usize,
@@ -100,8 +102,8 @@ struct Run {
 }
 
 impl Query<'_> {
-    /// What is enqueued from now on, on any device, comes after what was enqueued before on all of them. The host does not wait.
-    /// Gives an event of each device behind what was enqueued there before.
+    /// A barrier between devices: work enqueued from now on runs after all work enqueued before, on any device. The
+    /// host does not wait. Returns an event for each device, recorded before the barrier.
     pub(super) fn meet(&self) -> Result<Vec<Event>> {
         let _span = span(|| "meet");
         let reached = self.record_events()?;
@@ -114,24 +116,25 @@ impl Query<'_> {
         Ok(reached)
     }
 
-    /// Whether so few rows of several devices are better off on one.
+    /// Whether rows of several devices are few enough to gather on one.
     pub(super) fn are_few(&self, columns: &[ColumnType], rows: u64) -> bool {
         rows <= self.options.few_rows.unwrap_or(FEW_ROWS) && rows.saturating_mul(row_bytes(columns)) <= FEW_BYTES
     }
 
-    /// Gives some devices all rows of all devices.
+    /// Copies the rows of all devices to each of `devices`.
     pub(super) fn broadcast_to(&mut self, rows: Intermediate, devices: &[usize]) -> Result<Intermediate> {
         self.copy_to(rows, devices, "Broadcast")
     }
 
-    /// The devices where a relation has rows; the first one if there are none.
+    /// The devices where a relation has rows; the first device if there are no rows.
     pub(super) fn devices_with_rows(&self, relation: &Relation) -> Vec<usize> {
         let has_rows = |&device: &usize| relation.source.shard_rows(device) > 0;
         let devices: Vec<usize> = (0..self.devices()).filter(has_rows).collect();
         if devices.is_empty() { vec![0] } else { devices }
     }
 
-    /// A copy of build rows for the probes of each device: those in its range of key words, or all if there are few or no ranges.
+    /// Copies of build rows for each probing device: those in its range of key words, or all if there are few rows or
+    /// no ranges.
     pub(super) fn build_rows_for(&mut self, rows: &Intermediate, ranges: Option<&[[u64; 2]]>) -> Result<Intermediate> {
         let shards = match ranges {
             Some(ranges) if !self.are_few(&rows.columns, rows.rows()) => {
@@ -145,7 +148,7 @@ impl Query<'_> {
         Ok(Intermediate::new(rows.columns.clone(), rows.rows_max, shards))
     }
 
-    /// All rows on one device: the one that has them already, or else the first.
+    /// Gathers all rows on one device: the one that already has all of them, else the first.
     pub(super) fn gather(&mut self, rows: Intermediate) -> Result<Intermediate> {
         let home = rows.home();
         self.copy_to(rows, &[home.unwrap_or(0)], "Gather")
@@ -161,7 +164,7 @@ impl Query<'_> {
         Ok(Intermediate::new(rows.columns, rows.rows_max, shards))
     }
 
-    /// The same of rows that stay.
+    /// As [`Self::copy_to`], keeping the source rows.
     fn copies(&mut self, rows: &Intermediate, targets: &[usize], name: &str) -> Result<Vec<IntermediateShard>> {
         let _span = span(|| name);
         let kernels = self.compile(&exchange_module(self.options.hash_bits), "exchange_copy")?;
@@ -246,7 +249,7 @@ impl Query<'_> {
         Ok(Intermediate::new(rows.columns, rows.rows_max, shards))
     }
 
-    /// The same of rows that stay.
+    /// As [`Self::exchange_by`], keeping the source rows.
     fn exchanged(&mut self, rows: &Intermediate, owners: Owners<'_>) -> Result<Vec<IntermediateShard>> {
         let _span = span(|| "exchange");
         self.options.check_cancelled()?;
@@ -297,9 +300,9 @@ impl Query<'_> {
         Ok(Counted { rows, launches })
     }
 
-    /// Writes a device's rows to their owners; bytes that go to others. Runs of one source lie side by side at the owner, in the
-    /// order of sources: they begin at prefix sums over the table of counts. A run for an owner that the source can't reach is
-    /// written beside the source, and copied from there.
+    /// Writes a device's rows to their owners; returns the bytes sent to other devices. At an owner, the runs of all
+    /// sources are contiguous, in the order of sources; they begin at prefix sums over the table of counts. A run for
+    /// an owner that the source can't reach is written to the source's memory, and copied from there.
     fn send(
         &mut self,
         device: usize,
@@ -365,7 +368,7 @@ impl Query<'_> {
     }
 }
 
-/// The kernels of [`split_by_ranges`], one a device.
+/// The kernels of [`split_by_ranges`], one for each device.
 pub(super) struct SplitKernels {
     count: Vec<Kernel>,
     rows: Vec<Kernel>,
@@ -379,8 +382,8 @@ impl SplitKernels {
     }
 }
 
-/// The rows of a device in ranges of a key word, one range behind the other, and in each as they lay. Where each range begins, and the
-/// number of rows. `splitters`, up to [`DEVICES_MAX`] - 1: where each range but the first begins.
+/// Partitions the rows of a device by ranges of a key word, stably. Returns where each range begins, and the number of
+/// rows. `splitters` (at most [`DEVICES_MAX`] - 1): where each range but the first begins.
 pub(super) fn split_by_ranges(
     lane: &mut Lane<'_>,
     kernels: &SplitKernels,
@@ -439,7 +442,7 @@ fn blocks_for(rows: u64, stream: &Stream) -> (Launch, u64) {
     (Launch { blocks, shared_bytes: rank_shared_bytes(tiles.block_threads), ..tiles }, rows_each)
 }
 
-/// Who owns the rows of a shard, by the key word in one of its columns.
+/// The owners of a shard's rows, by the key word in one of its columns.
 fn route_of<'b>(
     (columns, shard, key): (&[ColumnType], &'b IntermediateShard, usize),
     counted: &'b CountedShard,
@@ -458,7 +461,7 @@ fn route_of<'b>(
     })
 }
 
-/// Some parts of rows, and the buffer and byte where each begins at each device.
+/// Some parts of rows, with the buffer and byte offset where each begins on each device.
 fn columns_of<'b>(
     parts: &[Part],
     shard: &'b IntermediateShard,

@@ -17,11 +17,11 @@ use crate::plan::physical::{self, PhysicalPlan, Pipeline, PipelineId, Sink, Step
 use crate::window::WindowCall;
 use crate::{Error, Result};
 
-/// What sinks have put out, with the number of pipelines that have not read it yet.
+/// Outputs of sinks, with the number of pipelines that have not read them yet.
 struct Outputs {
     relations: Vec<Option<Relation>>,
     left: Vec<usize>,
-    /// Pipelines of which it is known whether they put out rows.
+    /// Whether a pipeline output rows, if known.
     has_rows: HashMap<usize, bool>,
 }
 
@@ -37,10 +37,10 @@ impl Outputs {
             *left -= 1;
             if *left == 0 { output.take() } else { output.clone() }
         });
-        relation.ok_or_else(|| Error::internal(format!("nothing of pipeline {}", id.0)))
+        relation.ok_or_else(|| Error::internal(format!("no output of pipeline {}", id.0)))
     }
 
-    /// Counts the pipelines as read whose output a pipeline would have read that is not run.
+    /// Marks the inputs of a skipped pipeline as read.
     fn skip(&mut self, pipeline: &Pipeline) {
         for PipelineId(id) in pipeline.reads() {
             self.left[id] = self.left[id].saturating_sub(1);
@@ -59,7 +59,7 @@ impl Outputs {
 }
 
 impl Query<'_> {
-    /// Runs all pipelines, but for the kernel of the last one: its source and steps.
+    /// Runs all pipelines except the last one's kernel; returns the source and steps of the last.
     pub(super) fn run_pipelines(&mut self, execution: &Execution<'_>) -> Result<Relation> {
         let found = self.find_rows(&execution.plan.found);
         let mut outputs = Outputs::of(execution.plan);
@@ -156,7 +156,7 @@ impl Query<'_> {
         Ok(relation)
     }
 
-    /// With [`MemoryUse::Least`] a relation that probes no tables, so that they can go.
+    /// With [`MemoryUse::Least`], materializes a relation that probes tables, so that the tables can be freed.
     fn without_tables(&mut self, relation: Relation) -> Result<Relation> {
         if self.options.memory_use == MemoryUse::Auto || relation.joins.is_empty() {
             return Ok(relation);
@@ -165,7 +165,7 @@ impl Query<'_> {
         Ok(Relation::new(Source::Intermediate(self.materialise(&relation, columns)?)))
     }
 
-    /// The relation with a step behind its others.
+    /// The relation with one more step.
     fn after(
         &mut self,
         execution: &Execution<'_>,
@@ -200,8 +200,10 @@ impl Query<'_> {
                 outputs.has_rows.insert(id.0, has_rows);
             }
             Step::HasRows { of, schema } => {
-                let has_rows =
-                    outputs.has_rows.get(&of.0).ok_or_else(|| Error::internal("rows that were not counted"))?;
+                let has_rows = outputs
+                    .has_rows
+                    .get(&of.0)
+                    .ok_or_else(|| Error::internal("unknown whether a pipeline has rows"))?;
                 // Parameters of one class: the kernel is the same for both.
                 let number = Scalar::Int(i128::from(*has_rows));
                 relation.append(schema, Expr::literal(number, DataType::Int64));

@@ -16,18 +16,18 @@ use crate::plan::{JoinPlan, Mark, Plan, PlanKind};
 /// A plan in words.
 #[derive(Debug, Clone, Default)]
 pub struct Explanation {
-    /// One line a pipeline, in the order in which they run: source, steps and sink. Forms are those that tables and
-    /// settings tell; what depends on rows that are not counted yet is left open.
+    /// One line for each pipeline, in execution order: source, steps and sink. Forms are those that follow from tables
+    /// and settings; forms that depend on unknown row counts are left open.
     pub pipelines: Vec<String>,
-    /// What the host will decide with each pipeline, by what it reads from the devices: what it is about, and what it is chosen
-    /// from.
+    /// Decisions that the host will make after each pipeline, from data that it reads from the devices: their kinds and
+    /// alternatives.
     pub host_decisions: Vec<Vec<String>>,
-    /// What the optimiser changed: decisions that are known before anything runs.
+    /// Changes by the optimizer: decisions that are known before execution.
     pub decisions: Vec<String>,
 }
 
-/// How a plan would run. Inputs that are not there yet leave the order of their joins open. A plan that does not run has no
-/// pipelines, and the reason among its decisions.
+/// Explains how a plan would run. The order of joins over unknown inputs is left open. For a plan that cannot run there are no
+/// pipelines, and the decisions contain the reason.
 pub fn explain(plan: &Plan, session: &Arc<Session>, options: &ExecOptions) -> Explanation {
     let session = &*session.of_plan(plan);
     let Optimized { plan, notes, .. } = match optimize(plan, &[], session.device_set(), session.orders(), options) {
@@ -56,20 +56,20 @@ struct Explain<'a> {
     plan: &'a PhysicalPlan,
     bindings: &'a Bindings<'a>,
     lines: Vec<Line>,
-    /// What the readers of each pipeline begin with.
+    /// The start of the lines that read each pipeline's output.
     outputs: Vec<Line>,
-    /// Lines that make shared build tables.
+    /// Lines that build shared tables.
     tables: HashMap<usize, usize>,
 }
 
-/// What is decided of a join whose sides may be partitioned.
+/// Decisions for a join whose sides may be partitioned.
 const PARTITIONED: &[DecisionKind] = &[DecisionKind::Join, DecisionKind::BuildSide, DecisionKind::Table];
 
 /// A pipeline, or the beginning of one.
 #[derive(Debug, Clone, Default)]
 struct Line {
     words: String,
-    /// What the host will decide, without repetition.
+    /// Open decisions of the host, each once.
     open: Vec<DecisionKind>,
 }
 
@@ -100,7 +100,7 @@ impl From<String> for Line {
 enum Form {
     Table(&'static str),
     Partitioned,
-    /// A decision of the host, once the inputs are there.
+    /// The host decides once the inputs are known.
     BySize,
 }
 
@@ -111,7 +111,7 @@ impl<'a> Explain<'a> {
         self.lines
     }
 
-    /// Adds the line of the next pipeline, and what reads it begins with.
+    /// Adds the line of the next pipeline, and the start of its readers' lines.
     fn add(&mut self, pipeline: &'a Pipeline) {
         let id = self.outputs.len();
         // What a subquery has left is not made again.
@@ -168,7 +168,7 @@ impl<'a> Explain<'a> {
         self.outputs.push(output);
     }
 
-    /// The line with decisions of the host; where a form is asked for, or there is one device, some are none.
+    /// The line with open decisions of the host; some are settled if the options choose a form or there is one device.
     fn deciding(&self, line: Line, kinds: &[DecisionKind]) -> Line {
         let is_open = |kind: &&DecisionKind| match kind {
             DecisionKind::BuildSide => self.session.devices().len() > 1,
@@ -238,7 +238,7 @@ impl<'a> Explain<'a> {
         self.tables.get(&number).copied().unwrap_or_default()
     }
 
-    /// Ends a line; its number.
+    /// Ends a line; returns its number.
     fn close(&mut self, line: Line, sink: &str) -> usize {
         self.lines.push(line.then(&format!(" -> {sink}")));
         self.lines.len()
@@ -277,11 +277,11 @@ impl<'a> Explain<'a> {
     }
 }
 
-/// What a side of a join is read from.
+/// The source of a join's side.
 enum Side {
-    /// All rows of columns, and how many these are if that is known.
+    /// All rows of stored columns or of a union, grouping sets or window; with their number if known.
     Columns(Option<u64>),
-    /// What a pipeline leaves over.
+    /// Rows after filters, joins, aggregates or limits.
     Rows,
 }
 

@@ -1,56 +1,57 @@
-//! What a query cost, measured in production.
+//! Cost of a query, measured in production.
 
-/// What a query cost. Times are nanoseconds; those of devices and kernels come from device events.
+/// Cost of a query. Times are in nanoseconds; device and kernel times come from device events.
 #[derive(Debug, Clone, Default)]
 pub struct QueryMetrics {
-    /// Labels of the devices that it ran on: where its tables lie.
+    /// Labels of the devices that it ran on.
     pub devices: Vec<String>,
-    /// Ordering joins and placing runtime filters, on the host.
+    /// Time of the optimizer on the host: ordering joins, placing runtime filters.
     pub optimizer_ns: u64,
-    /// What the optimiser chose, in words.
+    /// Decisions of the optimizer, in words.
     pub decisions: Vec<String>,
-    /// Generating kernels and sizing tables on the host.
+    /// Time of generating kernels and sizing tables on the host.
     pub planning_ns: u64,
-    /// Compiling kernels, or loading them from the disk cache.
+    /// Time of compiling kernels, or of loading them from the disk cache.
     pub compile_ns: u64,
-    /// Kernel modules that were not in memory.
+    /// Number of kernel modules that were not in memory.
     pub compiled_modules: u64,
-    /// Pipelines that ran interpreted ([`crate::ExecOptions::code_tier`]).
+    /// Number of pipelines that ran interpreted ([`crate::ExecOptions::code_tier`]).
     pub interpreted_kernels: u64,
     /// Total kernel time of the device with the largest total.
     pub kernel_ns: u64,
-    /// From the first work to the result on the devices, of the slowest device: kernels, clearing, copies, and the gaps
-    /// between them in which the host generates, compiles, looks at results and waits for launch permits. 0 where nothing runs there.
+    /// Time on the slowest device from its first work until the result is complete: kernels, clearing, copies, and the
+    /// gaps in which the host generates, compiles, reads results and waits for launch permits. 0 if nothing runs on
+    /// devices.
     pub device_ns: u64,
-    /// Fetching and decoding the result, wall clock.
+    /// Wall-clock time of fetching and decoding the result.
     pub transfer_ns: u64,
-    /// Waiting for launch permits, which other queries had.
+    /// Time of waiting for launch permits that other queries held.
     pub permit_wait_ns: u64,
     /// Kernel launches.
     pub launches: u64,
     /// Bytes from host to devices.
     pub uploaded_bytes: u64,
-    /// Bytes of columns and rows in the host's memory that kernels have read, there or brought to devices.
+    /// Bytes of columns and rows in host memory that kernels read, in place or after a copy to the device.
     pub host_read_bytes: u64,
-    /// Bytes of rows that were written to the host's memory, as a device had no room for them.
+    /// Bytes of rows written to host memory because a device had no room for them.
     pub spilled_bytes: u64,
     /// Bytes from devices to host.
     pub downloaded_bytes: u64,
     /// Bytes from device to device.
     pub exchanged_bytes: u64,
-    /// Most memory that the query held on one device at once, its resident tables included.
+    /// Peak memory of the query on one device, its resident tables included.
     pub peak_bytes: u64,
     /// Rows of the result.
     pub rows: u64,
-    /// One entry a pipeline, in the order in which they ran.
+    /// One entry for each pipeline, in execution order.
     pub pipelines: Vec<PipelineMetrics>,
-    /// What the host decided while the query ran, in that order.
+    /// Decisions that the host made while the query ran, in order.
     pub host_decisions: Vec<HostDecision>,
 }
 
 impl QueryMetrics {
-    /// Adds what a part of the query cost that ran as a query of its own, with the streams and permits of this one: but for times on
-    /// devices, and for permits.
+    /// Adds the cost of a part of the query that ran as a separate query with the same streams and permits, except
+    /// device times and permit waits.
     pub(super) fn add_part(&mut self, part: Self) {
         self.planning_ns += part.planning_ns;
         self.compile_ns += part.compile_ns;
@@ -69,29 +70,29 @@ impl QueryMetrics {
 /// A decision of the host while a query ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostDecision {
-    /// Pipelines that had run.
+    /// Number of pipelines that had run before.
     pub pipelines: usize,
-    /// What it is about, and what was decided.
+    /// Its kind and the choice.
     pub decision: String,
 }
 
-/// What one pipeline cost, over all devices.
+/// Cost of one pipeline, over all devices.
 #[derive(Debug, Clone, Default)]
 pub struct PipelineMetrics {
     /// Source, steps and sink, in words.
     pub name: String,
     /// Rows of the source.
     pub rows_in: u64,
-    /// Rows put out by the sink.
+    /// Rows output by the sink.
     pub rows_out: u64,
-    /// Bytes of the source columns that the pipeline reads; of an exchange those that go to other devices.
+    /// Bytes of the source columns that the pipeline reads; for an exchange, bytes sent to other devices.
     pub read_bytes: u64,
     /// Device time, of the slowest device.
     pub kernel_ns: u64,
-    /// Lookups in tables of joins, if [`crate::ExecOptions::counts_rows`] asks for it.
+    /// Probes of join tables, if [`crate::ExecOptions::counts_rows`] is set.
     pub probes: u64,
-    /// Rows that runtime filters dropped, on the same condition.
+    /// Rows that runtime filters dropped, if [`crate::ExecOptions::counts_rows`] is set.
     pub pruned: u64,
-    /// Times it was run again because a table was full or an output too small.
+    /// Number of retries because a table was full or an output too small.
     pub retries: u64,
 }

@@ -54,7 +54,7 @@ use relation::{PartitionedRows, PassBits, Relation};
 pub struct QueryOutput {
     /// Rows, in the plan's order if it has one, in batches of [`ExecOptions::batch_rows`]; schema of the plan.
     pub batches: Vec<RecordBatch>,
-    /// What it cost.
+    /// Its cost.
     pub metrics: QueryMetrics,
 }
 
@@ -82,11 +82,11 @@ pub fn run_with(session: &Arc<Session>, plan: &Plan, inputs: &Inputs, options: &
     Ok(QueryOutput { batches, metrics })
 }
 
-/// Runs `plan` as [`run_with`] does, and hands the result to `take`, about a million rows at a time, until that wants no more
-/// (false). The other rows wait on the devices, or in the host's memory where these have no room.
+/// Runs `plan` as [`run_with`] does, and passes the result to `take`, about a million rows at a time, until `take`
+/// returns false. The remaining rows stay on the devices, or in host memory if these have no room.
 ///
 /// # Errors
-/// As [`run_with`]; after `take` has taken something only where a device fails.
+/// As [`run_with`]. After the first call of `take`, only if a device fails.
 pub fn run_in_pieces(
     session: &Arc<Session>,
     plan: &Plan,
@@ -103,7 +103,7 @@ pub fn run_in_pieces(
     Ok(with_query(&Place::of(session, plan, inputs)?, plan, options, &mut fetch, &|| has_left.get())?.1)
 }
 
-/// Runs `plan` as [`run`] does, and leaves the result on the devices; with what it cost.
+/// Runs `plan` as [`run`] does, and leaves the result on the devices. Also returns the cost.
 ///
 /// # Errors
 /// As [`run_with`].
@@ -118,7 +118,7 @@ pub fn run_to_table(
     with_query(&place, plan, options, &mut keep, &|| false)
 }
 
-/// Runs `plan` as [`run`] does, and leaves the rows on the devices by partition, on each device by itself; with what it cost.
+/// Runs `plan` as [`run`] does, and partitions the rows on each device separately. Also returns the cost.
 ///
 /// # Errors
 /// As [`run_with`].
@@ -139,11 +139,11 @@ pub(crate) fn run_to_partitions(
     with_query(&Place::on_all(session), plan, options, &mut partition, &|| false)
 }
 
-/// What is done with the last pipeline of a query: its source and steps.
+/// Finishes a query, given the source and steps of its last pipeline.
 type Finish<'f, T> = dyn FnMut(&mut Query<'_>, Relation) -> Result<T> + 'f;
 
-/// Runs a plan up to its last pipeline, and hands that to `finish`. A query that a device has no room for begins again with
-/// [`MemoryUse::Least`], unless rows have left the devices (`has_left`).
+/// Runs a plan up to its last pipeline, and passes that to `finish`. A query that runs out of device memory begins
+/// again with [`MemoryUse::Least`], unless result rows have left the devices (`has_left`).
 fn with_query<T>(
     place: &Place,
     plan: &Plan,
@@ -173,7 +173,7 @@ fn with_query<T>(
     }
 }
 
-/// Runs a plan whose tables lie on the devices of a place; optimizes it, unless that was done before and `kept`.
+/// Runs a plan whose tables lie on the devices of a place. Optimizes it first, unless `kept` has the optimized plan.
 fn optimize_and_execute<T>(
     place: &Place,
     plan: &Plan,
@@ -216,7 +216,7 @@ fn optimize_and_execute<T>(
     Ok((result, QueryMetrics { optimizer_ns: elapsed_ns, decisions: notes.clone(), ..metrics }))
 }
 
-/// Runs an execution of an optimized plan up to its last pipeline, and hands that to `finish`.
+/// Runs an execution of an optimized plan up to its last pipeline, and passes that to `finish`.
 fn execute<T>(
     session: &Arc<Session>,
     execution: &Execution<'_>,

@@ -10,9 +10,9 @@ use crate::{Result, Session};
 /// Where a query is planned: on the devices of its tables.
 pub(super) struct Place {
     pub session: Arc<Session>,
-    /// Those that the plan reads lie there.
+    /// The plan's inputs, on these devices.
     pub inputs: Inputs,
-    /// The session that it was given to.
+    /// The session that the query was submitted to.
     all: Arc<Session>,
 }
 
@@ -35,7 +35,8 @@ impl Place {
         Self { session: Arc::clone(session), inputs: Inputs::default(), all: Arc::clone(session) }
     }
 
-    /// Where the query runs: there, or, if that is one busy device of several, on another one, over copies of its tables.
+    /// Where the query runs: at this place, or, if that is one busy device of several, on another one with copies of
+    /// its tables.
     pub(super) fn running(&self, execution: &mut Execution<'_>, options: &ExecOptions) -> Arc<Session> {
         let own = || Arc::clone(&self.session);
         let is_member = !Arc::ptr_eq(&self.session, &self.all);

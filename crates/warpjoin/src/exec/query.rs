@@ -1,4 +1,4 @@
-//! One query under way: its streams, what it has found out, and what is still in use.
+//! A running query: its streams, its state, and the resources still in use.
 
 mod binding;
 mod compile;
@@ -31,19 +31,20 @@ pub(super) use report::{Report, check_status, read_report};
 pub(super) use tested::TestResults;
 use times::Times;
 
-/// One query under way. Owns one stream a device. A single thread has it; sinks lend devices to threads of their own ([`Lane`]).
+/// A running query. Owns one stream for each device. It belongs to a single thread; sinks lend devices to other threads
+/// ([`Lane`]).
 ///
 /// [`Lane`]: super::launch::Lane
 ///
 /// Architecture invariant: everything that a stream still uses is kept until the query has waited
 /// for all its streams, so that no buffer is freed under a running kernel of another device.
 pub(crate) struct Query<'a> {
-    /// The first field, so that the wait comes before any buffer goes.
+    /// The first field, so that the wait on drop comes before any buffer is freed.
     pub last_wait: Waits,
     pub permits: Arc<LaunchPermits>,
     pub session: &'a Arc<Session>,
     pub streams: Vec<Stream>,
-    /// One a device. Kernels read them to end early when the query is cancelled.
+    /// One for each device. Kernels read them to end early when the query is cancelled.
     pub cancel_words: Arc<[CancelWord]>,
     pub inputs: &'a Inputs,
     pub options: &'a ExecOptions,
@@ -51,13 +52,13 @@ pub(crate) struct Query<'a> {
     pub times: Times,
     pub compilation: Compilation,
     pub joins: Joins,
-    /// What was enqueued and nobody has looked at yet.
+    /// Enqueued work whose status has not been checked yet.
     pub pending: Vec<Pending>,
-    /// Host-made columns on the devices, by device and address; each is kept, so that no other gets its address.
+    /// Columns uploaded from the host, by device and address. Each is kept alive, so that its address stays unique.
     pub uploads: HashMap<(usize, usize), (Arc<LookupColumn>, Arc<UploadedColumn>)>,
-    /// What was tested of dictionaries.
+    /// Results of tests on dictionaries.
     pub tests: TestResults,
-    /// Buffers that nobody needs any more.
+    /// Buffers that are no longer needed, kept until the query ends.
     pub kept: Vec<Buffer>,
     /// Rows that several pipelines or plans read.
     pub shared: SharedRelations,
@@ -70,7 +71,7 @@ impl<'a> Query<'a> {
         Self::over(session, inputs, options, Arc::new(permits), streams)
     }
 
-    /// A query with permits and streams that are there.
+    /// A query over existing permits and streams.
     pub(super) fn over(
         session: &'a Arc<Session>,
         inputs: &'a Inputs,
@@ -100,7 +101,7 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// Gives the launch permit back before it waits for something other than its kernels.
+    /// Releases the launch permit before the query waits for something other than its kernels.
     pub(super) fn release_permit(&self) {
         self.permits.release();
     }
@@ -122,12 +123,12 @@ impl<'a> Query<'a> {
         Ok(())
     }
 
-    /// Waits for everything that was enqueued on any device, whatever fails; the first error.
+    /// Waits for all enqueued work on all devices, even after failures; returns the first error.
     pub(crate) fn synchronize(&self) -> Result<()> {
         Waits::of(&self.streams).end()
     }
 
-    /// Ends the query: waits for everything, whatever the outcome is, and settles what it cost.
+    /// Ends the query: waits for all work, whatever the outcome, and settles its cost.
     pub(super) fn end<T>(&mut self, outcome: Result<T>) -> Result<T> {
         // A result that stays on the devices has not recorded its end yet.
         let noted = self.note_result();
@@ -142,7 +143,7 @@ impl<'a> Query<'a> {
         Ok(result)
     }
 
-    /// Waits for all devices when it goes. Declared behind buffers that other devices use, it goes
+    /// A guard that waits for all devices when dropped. Declared after buffers that other devices use, it is dropped
     /// before them on every path.
     pub(crate) fn waits(&self) -> Waits {
         Waits::of(&self.streams)

@@ -1,4 +1,4 @@
-//! A query under way: what has been computed, and the steps that wait to be fused.
+//! Relations of a running query: computed data, and steps that wait to be fused.
 
 mod matches;
 mod partitioned;
@@ -27,11 +27,10 @@ pub use shared::SharedRows;
 pub(super) use shared_build::{BuildKeys, Joins, KeyRanges, SharedBuild, SharedBuildRows, SharedSource};
 pub(super) use table_columns::{Part, TableColumns};
 
-/// Values that a column's bounds span for each row, up to which a table of all of them is gone through in order.
+/// Maximum range of a column's bounds for each row at which a table indexed by the value is used for rows in its order.
 const SORTED_SPAN_MAX: u128 = 8;
 
-/// A source, and steps that have not run yet. Materialising it, building from it or aggregating it
-/// runs all of them as one kernel.
+/// A source, and steps that have not run yet. Materializing, building or aggregating it runs all of them as one kernel.
 #[derive(Debug, Clone)]
 pub(crate) struct Relation {
     pub source: Source,
@@ -42,36 +41,36 @@ pub(crate) struct Relation {
     pub fetched: Vec<Arc<Table>>,
     /// Columns after the last step.
     pub width: usize,
-    /// Bound of the rows after the last step, over all devices. Known from the plan alone but for
-    /// joins with duplicate keys.
+    /// Bound of the rows after the last step, over all devices. Known from the plan alone, except for joins with
+    /// duplicate keys.
     pub rows_max: u64,
 }
 
-/// Where rows come from. A shard a device.
+/// Where rows come from. There is one shard for each device.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     /// Columns of a resident table.
     Table(Arc<Table>, Vec<usize>),
-    /// Rows that a pipeline put out.
+    /// The output rows of a pipeline.
     Intermediate(Arc<Intermediate>),
-    /// Groups that a pipeline made.
+    /// The groups of a pipeline.
     Groups(Arc<GroupTable>),
-    /// Matches of two relations that were partitioned alike, and how they are found.
+    /// Matches of two relations that were partitioned by the same bits, and how they are found.
     Matches(Arc<Matches>, MatchForm),
     /// Rows of words by partition.
     Partitioned(Arc<PartitionedRows>),
-    /// Some partitions of rows that were set aside.
+    /// Some partitions of spilled rows.
     Slice(Arc<RowSlice>),
 }
 
-/// Rows that a pipeline put out.
+/// The output rows of a pipeline.
 #[derive(Debug)]
 pub(crate) struct Intermediate {
     pub columns: Vec<ColumnType>,
     /// Bound of the rows that was known before they were made.
     pub rows_max: u64,
     pub shards: Vec<IntermediateShard>,
-    /// What columns span on each device.
+    /// Ranges of columns on each device.
     ranges: ColumnRanges,
 }
 
@@ -83,13 +82,13 @@ pub(crate) struct IntermediateShard {
 }
 
 impl IntermediateShard {
-    /// Whether rows lie in the host's memory, as the device had no room.
+    /// Whether rows lie in host memory because the device had no room.
     pub(crate) fn is_on_host(&self) -> bool {
         self.columns.iter().flat_map(IntermediateColumn::buffers).any(Buffer::is_on_host)
     }
 }
 
-/// Values, and a byte of validity a row. Absent where the layout stores nothing.
+/// Values, and one byte of validity for each row. `None` where the layout stores nothing.
 #[derive(Debug, Default)]
 pub(crate) struct IntermediateColumn {
     pub values: Option<Buffer>,
@@ -97,7 +96,7 @@ pub(crate) struct IntermediateColumn {
 }
 
 impl IntermediateColumn {
-    /// What is stored of it: its values, then its validity.
+    /// Its stored buffers: values, then validity.
     pub(crate) fn buffers(&self) -> impl Iterator<Item = &Buffer> {
         self.values.iter().chain(&self.validity)
     }
@@ -110,17 +109,17 @@ pub(crate) struct GroupTable {
     /// Bound of the groups that was known before they were made.
     pub groups_max: u64,
     pub shards: Vec<GroupShard>,
-    /// What keys span on each device.
+    /// Ranges of keys on each device.
     pub ranges: ColumnRanges,
 }
 
 impl GroupTable {
-    /// Groups of whose keys nothing is known.
+    /// Groups without known ranges of keys.
     pub(crate) fn new(groups_max: u64, shape: Arc<GroupShape>, shards: Vec<GroupShard>) -> Self {
         Self { shape, groups_max, shards, ranges: vec![] }
     }
 
-    /// Of a group-by without keys: the one row is that of this device, and others have a row of nothing, which is none.
+    /// For a group-by without keys: keeps the row of device `home`, and drops the empty rows of other devices.
     pub(crate) fn keep_row_of(&mut self, home: usize) {
         for (device, shard) in self.shards.iter_mut().enumerate() {
             shard.capacity = u64::from(device == home);
@@ -132,9 +131,9 @@ impl GroupTable {
 #[derive(Debug)]
 pub(crate) struct GroupShard {
     pub rows: Buffer,
-    /// Rows, groups or not: the finished ones, then those of the table.
+    /// Number of rows, including empty ones: finished groups, then the rows of the table.
     pub capacity: u64,
-    /// Packed key of the first row of a table that is indexed by it.
+    /// For a table indexed by the packed key: the key of its first row.
     pub first_key: u64,
     pub finished: Option<FinishedGroups>,
 }
@@ -146,7 +145,7 @@ pub(crate) struct FinishedGroups {
     pub count: u64,
 }
 
-/// A hash table to probe, or a runtime filter in its place: the words of a bitmap or of a Bloom filter.
+/// A hash table to probe, or a runtime filter instead: the words of a bitmap or of a Bloom filter.
 #[derive(Debug)]
 pub(crate) struct JoinTable {
     pub shape: Arc<JoinShape>,
@@ -160,9 +159,9 @@ pub(crate) struct JoinTable {
 pub(crate) struct JoinShard {
     pub slots: Buffer,
     pub windows: u64,
-    /// Build rows, those of a key side by side; only for duplicate keys.
+    /// Build rows, with the rows of a key contiguous; only for duplicate keys.
     pub row_list: Option<Buffer>,
-    /// Lowest and highest key; only of a runtime filter.
+    /// Lowest and highest key; only for a runtime filter.
     pub bounds: Option<Buffer>,
 }
 
@@ -181,20 +180,20 @@ impl Relation {
         Self { source, steps: vec![], joins: vec![], fetched: vec![], width, rows_max }
     }
 
-    /// Bits of the row bound in a class, so that a few rows more or less generate the same code.
+    /// Bits of the row bound, rounded up, so that slightly different row counts share code.
     pub(crate) fn rows_bits(&self) -> u32 {
         rows_bits(self.rows_max)
     }
 
-    /// How many rows there are, where all rows of a table or an intermediate come through, once each.
+    /// The exact number of rows, if the steps pass each row of a table or an intermediate once.
     pub(crate) fn known_rows(&self, devices: usize) -> Option<u64> {
         let is_stored = matches!(self.source, Source::Table(..) | Source::Intermediate(_));
         (is_stored && !self.steps.iter().any(Step::drops_rows))
             .then(|| (0..devices).map(|device| self.source.shard_rows(device)).sum())
     }
 
-    /// What the key's values span, where all rows of a table come in the order of one integer column that spans not much
-    /// more than the rows.
+    /// The range of the key, if all rows of a table are sorted by one integer column whose range is not much larger
+    /// than the number of rows.
     pub(crate) fn span_in_order(&self, keys: &[Expr]) -> Option<u128> {
         let ([key], Source::Table(table, projection)) = (keys, &self.source) else { return None };
         let key = self.at_source(key)?;
@@ -212,7 +211,7 @@ impl Relation {
         }
     }
 
-    /// What an expression is of the source's columns, if rows come as they lie there.
+    /// The expression over the source's columns, if rows come in the source's order.
     pub(in crate::exec) fn at_source<'e>(&'e self, expr: &'e Expr) -> Option<&'e Expr> {
         let mut expr = expr;
         for step in self.steps.iter().rev() {
@@ -257,7 +256,7 @@ impl Relation {
     }
 }
 
-/// The device that has all rows, of the rows of each.
+/// The device that has all rows, given the rows of each device.
 fn home(rows: impl Iterator<Item = u64>) -> Option<usize> {
     let mut with_rows = rows.enumerate().filter(|(_, rows)| *rows > 0).map(|(device, _)| device);
     let first = with_rows.next().unwrap_or(0);
@@ -283,7 +282,7 @@ impl Source {
         }
     }
 
-    /// After more matches than probe rows: lets warps share them. Whether that is a change.
+    /// Lets warps share matches, after there were more matches than probe rows. Returns whether that is a change.
     pub(crate) fn share_matches(&mut self) -> bool {
         match self {
             Self::Matches(_, form @ MatchForm::Chains) => {
@@ -299,7 +298,7 @@ impl Source {
         matches!(self, Self::Table(..) | Self::Intermediate(_))
     }
 
-    /// Rows that the kernel of device `device` goes over.
+    /// Rows that the kernel on `device` processes.
     pub(crate) fn shard_rows(&self, device: usize) -> u64 {
         match self {
             Self::Table(table, _) => table.shard_rows(device),
@@ -316,12 +315,12 @@ impl Source {
         home((0..devices).map(|device| self.shard_rows(device)))
     }
 
-    /// Most rows of a shard.
+    /// Maximum rows of a shard.
     pub(crate) fn shard_rows_max(&self, devices: usize) -> u64 {
         (0..devices).map(|device| self.shard_rows(device)).max().unwrap_or(0)
     }
 
-    /// Buffer with the values of a column, if any are stored. Of tables, the columns may lie elsewhere the next time.
+    /// Buffer with the values of a column, if any are stored. A table's columns may move between calls.
     pub(crate) fn values(&self, device: usize, column: usize) -> Option<&Buffer> {
         match self {
             Self::Intermediate(rows) => rows.shards[device].columns[column].values.as_ref(),

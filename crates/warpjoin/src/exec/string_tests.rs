@@ -1,7 +1,8 @@
-//! Tests of the strings of large dictionaries, on the devices: one byte a distinct value, read by code.
+//! String tests on large dictionaries, on the devices: one result byte for each distinct value, read by code.
 //!
-//! The strings come to the devices when they are first tested, a share of the tiles to each device, and stay as long as
-//! their dictionary, or until an allocation needs their memory. Each device tests its share; the results are brought together on all of them.
+//! The strings are copied to the devices when they are first tested, a share of the tiles to each device. They stay as
+//! long as their dictionary, or until an allocation needs their memory. Each device tests its share; then all devices
+//! get all results.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,14 +22,14 @@ use crate::runtime::device_strings::{
     DeviceStrings, STRING_PADDING_BYTES, STRING_TILE_BYTES_MAX, StringShard, UsedStrings,
 };
 
-/// Bytes of shared memory for what a pattern makes of each byte.
+/// Bytes of shared memory for the pattern's transition of each byte value.
 const PATTERN_BYTES: u32 = 256 * 8;
 /// Bytes that a thread gathers on the host at a time.
 const PIECE_BYTES: u64 = 16 << 20;
 /// Threads that gather and upload.
 const UPLOADS_MAX: usize = 8;
 
-/// Where strings lie on a device.
+/// Positions of strings on a device.
 struct StringPlaces {
     strings: Range<usize>,
     tiles: Vec<Range<usize>>,
@@ -61,7 +62,7 @@ impl StringPlaces {
         Self { strings, tiles, tile_bytes, starts, ends }
     }
 
-    /// Whether places within a tile are numbers that kernels take.
+    /// Whether no tile exceeds the kernels' limit of bytes.
     fn fits(&self) -> bool {
         self.tile_bytes.iter().all(|&bytes| bytes <= STRING_TILE_BYTES_MAX)
     }
@@ -79,7 +80,7 @@ fn string_module() -> ModuleSource {
 }
 
 impl Query<'_> {
-    /// The results of a test on every device (values x 1 byte, 1: passed). Made once a query.
+    /// The results of a test on every device (values x 1 byte, 1: passed). Computed once for each query.
     pub(super) fn tested(&mut self, test: &DictionaryTest) -> Result<Vec<Arc<Buffer>>> {
         let key = (Arc::as_ptr(&test.dictionary).addr(), Arc::clone(&test.program));
         if let Some(known) = self.tests.of.get(&key) {
@@ -168,7 +169,7 @@ impl Query<'_> {
         Ok(())
     }
 
-    /// The strings on the devices, brought there if they are not; `None`: there is no room for them.
+    /// The strings on the devices, uploaded if necessary; `None`: there is no room for them.
     fn device_strings(&mut self, dictionary: &Arc<Dictionary>) -> Result<Option<UsedStrings>> {
         if let Some(known) = DeviceStrings::find(dictionary, self.session) {
             return Ok(Some(known));

@@ -1,4 +1,4 @@
-//! Expressions made of other ones.
+//! Builders of composite expressions.
 
 use arrow::datatypes::DataType;
 

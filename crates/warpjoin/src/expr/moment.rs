@@ -1,13 +1,13 @@
 //! Statistics of second moments: variances, deviations, covariances, correlation, regression.
 
-/// Statistics of second moments. Of integers and decimals within 53 bits sums of distances from the middle of the
-/// column's bounds are exact, so that only the last steps round; of doubles, distances from each group's mean are added
-/// up in doubles. Null without enough values.
+/// Statistics of second moments. For integers and decimals within 53 bits, sums of distances from the middle of the
+/// column's bounds are exact, so that only the last steps round. For doubles, distances from each group's mean are
+/// summed in doubles. Null without enough values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Moment {
     /// Mean square of the distances from the mean.
     VariancePopulation,
-    /// Their sum over one less than their number.
+    /// Sum of the squared distances from the mean, divided by the number of values minus one.
     VarianceSample,
     /// Square root of `VariancePopulation`.
     DeviationPopulation,
@@ -15,13 +15,13 @@ pub enum Moment {
     DeviationSample,
     /// Mean product of the distances of pairs from their means.
     CovariancePopulation,
-    /// The sum of those products over one less than their number.
+    /// Sum of those products, divided by the number of pairs minus one.
     CovarianceSample,
-    /// Covariance over both deviations; null where one of them is 0.
+    /// Covariance divided by both deviations; null if one of them is 0.
     Correlation,
-    /// Slope of the line through pairs (y, x) that fits best; null where all x are one.
+    /// Slope of the regression line through pairs (y, x); null if all x are equal.
     RegressionSlope,
-    /// Share of the variance of y which that line explains; null where all x are one, or all y.
+    /// Share of the variance of y that the regression line explains; null if all x, or all y, are equal.
     RegressionR2,
     /// Sum of the squares of the distances of the second argument from its mean.
     RegressionSxx,
@@ -79,7 +79,7 @@ impl Moment {
         !matches!(self, Self::CovariancePopulation | Self::CovarianceSample | Self::RegressionSxy)
     }
 
-    /// The power of ten that the result of integers is to be divided by, for arguments of such scales.
+    /// The power of ten by which to divide an integer result, for arguments of these scales.
     pub(crate) fn scale(self, first: i32, second: i32) -> i32 {
         match self {
             Self::Correlation | Self::RegressionR2 => 0,
@@ -90,7 +90,7 @@ impl Moment {
         }
     }
 
-    /// Values that it takes at least.
+    /// Minimum number of values for a result that is not null.
     pub(crate) fn values_min(self) -> u32 {
         match self {
             Self::VarianceSample | Self::DeviationSample | Self::CovarianceSample => 2,

@@ -82,7 +82,7 @@ pub enum Stride {
     Months(i32),
 }
 
-/// What timestamps are cut off to.
+/// The unit to which timestamps are truncated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DateUnit {
     /// January 1st.
@@ -206,7 +206,7 @@ impl DateUnit {
 }
 
 impl DateFunction {
-    /// All functions, those with parameters several times.
+    /// All functions; those with parameters occur several times.
     pub fn samples() -> impl Iterator<Item = Self> {
         let spans = [(0, 0, 1), (0, -40, -90_000_000_000_000), (1, 0, 0), (-13, 3, 0)];
         let interval = |(months, days, nanoseconds)| Self::AddInterval(Interval { months, days, nanoseconds });
@@ -287,7 +287,7 @@ fn is_timestamp_of_fixed_zone(of: &DataType) -> bool {
     matches!(of, DataType::Timestamp(_, zone) if zone_offset_seconds(zone.as_deref()).is_some())
 }
 
-/// Most months and days of an interval: with them, no day leaves 32 bits.
+/// Maximum months and days of an interval, so that the resulting day fits 32 bits.
 const MONTHS_MAX: u32 = 12 * 262_000;
 const DAYS_MAX: u32 = 200_000_000;
 

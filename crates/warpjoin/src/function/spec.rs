@@ -10,9 +10,9 @@ use crate::Reason;
 pub enum Function {
     /// The absolute value; the smallest signed integer is an error.
     Absolute,
-    /// The smallest whole number that is not less; of floats and decimals.
+    /// The smallest whole number that is not less; for floats and decimals.
     Ceil,
-    /// The largest whole number that is not greater; of floats and decimals.
+    /// The largest whole number that is not greater; for floats and decimals.
     Floor,
     /// Rounded half away from zero to this many decimal places, which may be negative.
     Round {
@@ -50,7 +50,7 @@ pub enum Function {
     Date(DateFunction),
 }
 
-/// What is the same for all calls of a scalar function.
+/// Properties that all calls of a scalar function share.
 #[derive(Debug, Clone, Copy)]
 pub struct FunctionSpec {
     /// Its name; DataFusion's if SQL calls it by name.
@@ -147,7 +147,7 @@ const EXTREME: FunctionSpec = FunctionSpec {
 };
 
 impl Function {
-    /// All functions, those with parameters several times.
+    /// All functions; those with parameters occur several times.
     pub fn samples() -> impl Iterator<Item = Self> {
         let plain = [
             Self::Absolute,
@@ -255,7 +255,7 @@ fn is_rounded(function: Function, of: &[&DataType], to: &DataType) -> bool {
     places.abs() <= PLACES_MAX && (is_same || of[0].is_decimal() && to.is_decimal())
 }
 
-/// Most decimal places: larger powers of ten exceed 128 bits.
+/// Maximum decimal places: larger powers of ten exceed 128 bits.
 const PLACES_MAX: i32 = 38;
 
 fn places(number: i64) -> Option<i32> {

@@ -1,4 +1,4 @@
-//! The buckets of a hash table on its device: made, filled, searched, made anew.
+//! The buckets of a hash table on its device: how they are allocated, filled, probed and exported.
 
 use warpjoin_device::{Buffer, Kernel, Launch, Ptr};
 use warpjoin_kernels::common::RESERVATION_BYTES;
@@ -14,10 +14,10 @@ use crate::codegen::{BucketShape, FixedModule, SlotForm};
 use crate::exec::partition::RowWords;
 use crate::{Error, Result};
 
-/// Of key 0.
+/// Bytes of the entry of key 0, which lies outside the slots.
 const SIDE_BYTES: u64 = 16;
 
-/// Buckets, and how keys come to theirs.
+/// Buckets, and how keys are mapped to them.
 #[derive(Debug)]
 pub(super) struct Buckets {
     pub form: SlotForm,
@@ -25,7 +25,8 @@ pub(super) struct Buckets {
     pub segments: Segments,
     pub seed: u64,
     hash_bits: u32,
-    /// Slots; from `passed_at` on a byte a bucket; from `side_at` on key 0: whether it is there, its value.
+    /// The slots; from `passed_at`, one byte for each bucket; from `side_at`, the entry of key 0: its presence and
+    /// value.
     memory: Buffer,
     passed_at: u64,
     side_at: u64,
@@ -33,20 +34,20 @@ pub(super) struct Buckets {
     has_gaps: bool,
 }
 
-/// Where a key's value goes.
+/// What an insert does with a key that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Existing {
-    /// A key that is there stays as it is.
+    /// The key keeps its value.
     Keep,
-    /// It gets the new value.
+    /// The key gets the new value.
     Assign,
 }
 
-/// Keys that are probed in any order.
+/// Keys to probe, whose results may come in any order.
 #[derive(Clone, Copy)]
 pub(super) enum ProbedKeys<'a> {
     AsTheyAre(&'a RowWords<'a>),
-    /// By bits of their hashes; and rounds of a block.
+    /// Partitioned by bits of their hashes, with the rounds of a block.
     Partitioned(&'a PartitionedWords, u64),
 }
 
@@ -67,21 +68,21 @@ impl<'a> Bins<'a> {
     }
 }
 
-/// What is put out for keys that are looked for.
+/// Output buffers of a lookup.
 #[derive(Debug, Default)]
 pub(super) struct FindOutputs<'a> {
-    /// The value, or the number of the stored row (8 bytes).
+    /// For each key, the value or the number of the stored row (8 bytes).
     pub values: Option<&'a Buffer>,
-    /// Or the place of the slot (8 bytes).
+    /// For each key, the position of its slot (8 bytes), instead of `values`.
     pub places: Option<&'a Buffer>,
-    /// A bit a key.
+    /// For each key, a bit: whether it was found.
     pub bits: Option<&'a Buffer>,
-    /// A byte a key.
+    /// For each key, a byte: whether it was found.
     pub bytes: Option<&'a Buffer>,
 }
 
 impl Buckets {
-    /// Empty buckets. Their content is undefined if a build is to fill them.
+    /// Empty buckets. Their content is undefined unless cleared; a build then writes all of it.
     pub(super) fn new(
         device: &TableDevice,
         form: SlotForm,
@@ -104,7 +105,7 @@ impl Buckets {
         Ok(Self { form, shape, segments, seed, hash_bits, memory, passed_at, side_at, has_gaps: false })
     }
 
-    /// Slots, not counting the one beside.
+    /// Number of slots, without the entry of key 0.
     pub(super) fn slot_count(&self) -> u64 {
         self.segments.buckets() * self.slots_of_bucket()
     }
@@ -127,7 +128,7 @@ impl Buckets {
         device.kernel(FixedModule::Table(self.form, self.shape, self.hash_bits), entry)
     }
 
-    /// As kernels take them; `stored` are the rows that slots name.
+    /// Kernel parameters; `stored` are the rows that slots refer to.
     fn params<'a>(&'a self, stored: &RowWords<'a>) -> table::Buckets<'a, Buffer> {
         table::Buckets {
             slots: Ptr::of(&self.memory),
@@ -141,7 +142,7 @@ impl Buckets {
         }
     }
 
-    /// Keys that a lane brings at once (`LANE_KEYS`).
+    /// Keys that a lane loads at once (`LANE_KEYS`).
     fn lane_keys(&self) -> u64 {
         u64::from((4 / self.shape.lanes).max(1))
     }
@@ -152,8 +153,8 @@ impl Buckets {
         device.block_threads() / 32 * 32 * (self.lane_keys() as u32 + 1) * queued_key_bytes
     }
 
-    /// Inserts rows `first_row..first_row + count`; how many keys were new. With `places`, the slot of each row's key.
-    /// `is_empty`: there is no key yet.
+    /// Inserts rows `first_row..first_row + count`, and reports the number of new keys. `places` receives the slot of
+    /// each row's key. `is_empty`: the table has no key yet.
     pub(super) fn insert(
         &self,
         device: &TableDevice,
@@ -178,7 +179,7 @@ impl Buckets {
         device.report(&control)
     }
 
-    /// Fills the buckets from rows partitioned by segment; how many keys there are.
+    /// Fills the buckets from rows partitioned by segment, and reports the number of keys.
     pub(super) fn build(&self, device: &TableDevice, rows: &PartitionedWords) -> Result<Report> {
         let words = rows.row_words(self.seed);
         let control = device.control()?;
@@ -199,7 +200,7 @@ impl Buckets {
         device.report(&control)
     }
 
-    /// Finds keys in row order; how many were found.
+    /// Looks keys up in row order, and reports the number found.
     pub(super) fn find(
         &self,
         device: &TableDevice,
@@ -215,8 +216,8 @@ impl Buckets {
         device.report(&control)
     }
 
-    /// Finds keys that were partitioned, and puts the answers out in the order in which they were before; how many were found.
-    /// Full: a bin was, and some were lost.
+    /// Looks partitioned keys up, and outputs the results in the original order of the keys. Reports the number found,
+    /// and `is_full` if a bin overflowed, so that results are missing.
     pub(super) fn find_partitioned(
         &self,
         device: &TableDevice,
@@ -268,14 +269,14 @@ impl Buckets {
         }
     }
 
-    /// The bins of partitioned keys, if they are in some.
+    /// The bins of partitioned keys, if they are in bins.
     fn bins<'a>(&self, device: &TableDevice, keys: &'a PartitionedWords, rounds: u64) -> Option<Bins<'a>> {
         let block_rows = u64::from(device.block_threads()) * self.lane_keys() * rounds;
         let blocks_each = keys.bin_rows.div_ceil(block_rows);
         (keys.bin_rows > 0).then_some(Bins { rows: &keys.offsets, room: keys.bin_rows, blocks_each, bits: keys.bits })
     }
 
-    /// Launches a kernel that looks for keys: by rows, or by bins.
+    /// Launches a lookup kernel over rows or over bins.
     fn launch_keys(
         &self,
         device: &TableDevice,
@@ -289,8 +290,8 @@ impl Buckets {
         device.launch(kernel, Launch { blocks, block_threads: device.block_threads(), shared_bytes }, params)
     }
 
-    /// Finds keys, and puts out those that were found with their values, in any order; how many. Full: a bin of the
-    /// partitioned keys was, and some were lost.
+    /// Looks keys up, and outputs the found ones with their values, in any order. Reports their number, and `is_full`
+    /// if a bin of the partitioned keys overflowed, so that results are missing.
     pub(super) fn probe(
         &self,
         device: &TableDevice,
@@ -321,7 +322,7 @@ impl Buckets {
         device.report(&control)
     }
 
-    /// Frees the slots of keys; how many there were.
+    /// Frees the slots of keys, and reports the number of keys that were found.
     pub(super) fn erase(
         &mut self,
         device: &TableDevice,

@@ -1,4 +1,4 @@
-//! The device that a hash table lives on, and what every operation does there.
+//! The device of a hash table, and what all operations share: allocation, launches and reports.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use crate::codegen::FixedModule;
 use crate::exec::Strides;
 use crate::{Error, Result, Session};
 
-/// Columns and words end at a multiple of this, filled with 0.
+/// Columns and words are padded with 0 to a multiple of this.
 const ALIGNMENT_BYTES: u64 = 16;
 
 /// One device with a stream of its own.
@@ -85,7 +85,7 @@ impl TableDevice {
         Ok(Report { is_full: word(control::STATUS) & status::FULL != 0, rows: word(control::ROWS) })
     }
 
-    /// Launches a kernel whose threads take rows (or `each` at a time) in a grid stride.
+    /// Launches a kernel whose threads take `each` rows at a time in a grid-stride loop.
     pub(super) fn launch_rows(
         &self,
         kernel: &Kernel,
@@ -106,12 +106,12 @@ impl TableDevice {
         Ok(self.stream.launch(kernel, launch, params)?)
     }
 
-    /// Puts back what [`Self::work_done`] gave, for whoever asks next.
+    /// Puts the event of [`Self::work_done`] back for the next call.
     pub(super) fn keep_done(&self, done: Event) {
         *self.worked.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
     }
 
-    /// An event that is reached when all kernels are done: waits for the host after them do not count.
+    /// An event that is reached when all kernels are done; host waits after them do not count.
     pub(super) fn work_done(&self) -> Result<Event> {
         let worked = self.worked.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(match worked {

@@ -1,4 +1,4 @@
-//! How rows come into a hash table: one by one, or all at once segment by segment; and the table made anew.
+//! Insertion of rows into a hash table, one by one or by a segmented build, and rebuilding of the table.
 
 use super::buckets::{Buckets, Existing};
 use super::partitioned::ByHash;
@@ -12,15 +12,16 @@ use crate::{Error, Result, Table};
 
 /// Minimum rows for a segmented build of an empty table.
 const BUILD_ROWS_MIN: u64 = 1 << 16;
-/// The same where tests ask for small segments.
+/// The same if tests ask for small segments.
 const BUILD_ROWS_MIN_TEST: u64 = 32;
 /// Maximum capacity per row for a segmented build, which writes the whole table.
 const BUILT_CAPACITY_MAX: u64 = 32;
-/// Tries of other seeds, and of more room, before a table that stays full is an error.
+/// Maximum tries with other seeds and more room before a full table is an error.
 pub(super) const TRIES_MAX: u32 = 16;
 /// Tries with other seeds before more room.
 const SEEDS: u32 = 2;
-/// Tries with segments (the first one with bins) before one segment has all buckets, so that only a full table is full.
+/// Tries with segments (the first one with bins) before a build with a single segment, which only fails if the table is
+/// full.
 const SEGMENTED_TRIES: u32 = 4;
 
 /// Whether a table has segments that a block can build.
@@ -36,7 +37,7 @@ impl Cut {
     }
 }
 
-/// The seed of a further try: another hash function, as long as that may help.
+/// The seed of try `attempt`: another hash function for each retry.
 pub(super) fn seed_of(seed: u64, attempt: u32) -> u64 {
     if attempt == 0 { seed } else { seed.wrapping_add(u64::from(attempt).wrapping_mul(0x9e37_79b9_7f4a_7c15)) }
 }
@@ -47,7 +48,7 @@ impl Parts<'_> {
         (buckets.slot_count() as f64 * self.options.load_factor + 1e-6) as u64
     }
 
-    /// Buckets without keys for `capacity` keys; of undefined content unless cleared.
+    /// Buckets with room for `capacity` keys. Their content is undefined unless cleared.
     pub(super) fn empty(
         &self,
         form: SlotForm,
@@ -69,7 +70,7 @@ impl Parts<'_> {
         Buckets::new(self.device, form, shape, segments, (seed, options.hash_bits), is_cleared)
     }
 
-    /// Inserts rows whose keys, and values if any, lie in the slots.
+    /// Inserts rows whose keys and values are stored in the slots.
     pub(super) fn insert_narrow(&self, state: &mut State, rows: &Table, existing: Existing) -> Result<u64> {
         let mut packed = self.device.pack(self.layout, rows, PackMode::Rows)?;
         if state.keys == 0 && self.is_built(&state.buckets, packed.rows) {
@@ -95,7 +96,7 @@ impl Parts<'_> {
                 return Ok(added);
             }
         }
-        Err(Error::kernel_bound("a hash table stays full however large it is"))
+        Err(Error::kernel_bound("a hash table is still full after the last retry"))
     }
 
     /// Whether `rows` rows are enough for a segmented build of an empty table.
@@ -106,7 +107,7 @@ impl Parts<'_> {
         rows >= BUILD_ROWS_MIN && rows >= self.capacity_of(buckets) / BUILT_CAPACITY_MAX
     }
 
-    /// Fills an empty table segment by segment. `None` if that can't be.
+    /// Fills an empty table by a segmented build. `None` if that is not possible.
     fn build(&self, state: &mut State, packed: &PackedRows) -> Result<Option<u64>> {
         let words = packed.row_words(state.buckets.seed);
         let capacity = self.capacity_of(&state.buckets).max(packed.rows);
@@ -120,7 +121,7 @@ impl Parts<'_> {
         Ok(Some(keys))
     }
 
-    /// New buckets from rows, all of which count, and the number of keys. `None` where rows can't be partitioned by as many
+    /// New buckets with all rows, and the number of keys. `None` if the rows can't be partitioned into that many
     /// segments, or a segment stays full.
     fn build_buckets(
         &self,
@@ -137,7 +138,7 @@ impl Parts<'_> {
             let buckets = self.empty(form, (capacity, Cut::Segments), seed, false)?;
             let bits = buckets.segments.bits;
             let by = ByHash { bits, hash_bits: self.options.hash_bits, notes_places: false };
-            // Bins first: they save counting. What overflows them, many rows of a key, is partitioned side by side then.
+            // Bins first: they save counting. If they overflow (many rows of a key), retries partition without gaps.
             let bins = if attempt == 0 { self.device.partition_into_bins(&rows, count, by)? } else { None };
             let Some(partitioned) = (match bins {
                 Some(bins) => Some(bins),
@@ -157,7 +158,7 @@ impl Parts<'_> {
         Ok(None)
     }
 
-    /// Inserts rows that are stored beside the slots.
+    /// Inserts rows that are stored outside the slots.
     pub(super) fn insert_stored(&self, state: &mut State, rows: &Table, existing: Existing) -> Result<u64> {
         let packed = self.device.pack(self.layout, rows, PackMode::Compact)?;
         let count = packed.rows;
@@ -183,17 +184,17 @@ impl Parts<'_> {
                 return Ok(added);
             }
         }
-        Err(Error::kernel_bound("a hash table stays full however large it is"))
+        Err(Error::kernel_bound("a hash table is still full after the last retry"))
     }
 
-    /// Twice the room at least, and another hash function in a further try.
+    /// Grows the table to at least twice its capacity; retries use another hash function.
     fn grow(&self, state: &mut State, keys: u64, attempt: u32) -> Result<()> {
         let capacity = self.capacity_of(&state.buckets);
         let capacity = if state.keys == 0 && attempt == 0 { keys } else { keys.max(capacity * 2) };
         self.rebuild(state, (capacity, Cut::of(attempt)), seed_of(state.buckets.seed, attempt))
     }
 
-    /// The table anew, with room for `capacity` keys. If that fails, it is as it was.
+    /// Rebuilds the table with room for `capacity` keys. On failure the table is unchanged.
     pub(super) fn rebuild(&self, state: &mut State, (capacity, cut): (u64, Cut), seed: u64) -> Result<()> {
         if self.kind == TableKind::Multimap {
             self.drop_erased(state)?;
@@ -230,10 +231,10 @@ impl Parts<'_> {
             }
             capacity += capacity / 4 + 1;
         }
-        Err(Error::kernel_bound("a hash table stays full however large it is"))
+        Err(Error::kernel_bound("a hash table is still full after the last retry"))
     }
 
-    /// The same for stored rows: those that slots name, whose numbers `chosen` holds, move together.
+    /// The same for stored rows: keeps only those that slots refer to, whose numbers are in `chosen`.
     fn rebuild_stored(
         &self,
         state: &mut State,
@@ -255,6 +256,6 @@ impl Parts<'_> {
             }
             capacity += capacity / 4 + 1;
         }
-        Err(Error::kernel_bound("a hash table stays full however large it is"))
+        Err(Error::kernel_bound("a hash table is still full after the last retry"))
     }
 }

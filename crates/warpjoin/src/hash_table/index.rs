@@ -1,7 +1,6 @@
 //! The index of a multimap: which rows a key has.
 //!
-//! Inserting only appends rows. The next operation that asks for keys brings the index up to date, once for all rows
-//! that came meanwhile.
+//! Inserting only appends rows. The next operation that needs keys updates the index, once for all rows appended since.
 
 use warpjoin_device::Buffer;
 
@@ -12,13 +11,13 @@ use super::words::{PackMode, PackedRows};
 use super::{Parts, State};
 use crate::{Error, Result, Table};
 
-/// How far the lists of a multimap are.
+/// The row lists of a multimap, and how many rows they cover.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub lists: Option<Lists>,
     /// Stored rows that are in lists, erased ones too.
     rows: u64,
-    /// Of them, those that were erased.
+    /// Erased rows among them.
     pub erased: u64,
 }
 
@@ -30,7 +29,7 @@ impl Parts<'_> {
         Ok(rows.rows)
     }
 
-    /// Brings the lists up to date.
+    /// Updates the lists.
     pub(super) fn update_index(&self, state: &mut State) -> Result<()> {
         let is_current = state.index.lists.is_some() && state.index.rows == state.stored.rows;
         if is_current || state.stored.rows == 0 {
@@ -65,10 +64,10 @@ impl Parts<'_> {
             }
             capacity = capacity.max(self.capacity_of(&state.buckets)) * 5 / 4 + 1;
         }
-        Err(Error::kernel_bound("a hash table stays full however large it is"))
+        Err(Error::kernel_bound("a hash table is still full after the last retry"))
     }
 
-    /// Moves the rows that were not erased together. If that fails, the lists still know which were.
+    /// Compacts the rows that were not erased. On failure the lists still know the erased rows.
     pub(super) fn drop_erased(&self, state: &mut State) -> Result<()> {
         let Some(lists) = state.index.lists.as_ref().filter(|_| state.index.erased > 0) else { return Ok(()) };
         let indexed = state.index.rows;
@@ -82,7 +81,7 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// Takes the rows of keys away.
+    /// Removes the rows of keys.
     pub(super) fn erase_lists(&self, state: &mut State, wanted: &PackedRows) -> Result<u64> {
         self.update_index(state)?;
         let places = self.places(state, wanted)?;
@@ -92,7 +91,7 @@ impl Parts<'_> {
         Ok(erased)
     }
 
-    /// The place of each wanted key.
+    /// The position of each wanted key's slot.
     pub(super) fn places(&self, state: &State, wanted: &PackedRows) -> Result<Buffer> {
         let seed = state.buckets.seed;
         let places = self.device.alloc(wanted.rows * 8)?;

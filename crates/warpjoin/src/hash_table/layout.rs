@@ -106,7 +106,7 @@ impl RowLayout {
         self.word_bytes.len() - self.key_words
     }
 
-    /// The field that a word is made of and nothing else, if it has all the word's bytes in a column too.
+    /// The field that fills a word alone, if a column stores it in the word's width.
     pub(super) fn alone_in(&self, word: usize) -> Option<&PackedField> {
         let mut of_word = self.fields.iter().filter(|field| {
             let words = field.word..=field.word + usize::from(field.bits == 128);

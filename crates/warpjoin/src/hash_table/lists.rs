@@ -1,4 +1,4 @@
-//! The rows of each key of a multimap side by side, and the matches of keys with them.
+//! Row lists of a multimap: the rows of each key, contiguous; and the matches of keys with them.
 
 use warpjoin_device::{Buffer, Kernel, Launch, Ptr};
 use warpjoin_kernels::common::{BLOCK_SUMS, RESERVATION_BYTES};
@@ -8,10 +8,10 @@ use super::device::TableDevice;
 use crate::Result;
 use crate::codegen::FixedModule;
 
-/// Lists of stored rows, one a place of the buckets and one for the place beside.
+/// Lists of stored rows: one for each slot, and one for key 0.
 #[derive(Debug)]
 pub(super) struct Lists {
-    /// A u64 a place: first entry, rows.
+    /// One u64 for each list: its first entry and number of rows.
     lists: Buffer,
     row_list: Buffer,
 }
@@ -19,14 +19,14 @@ pub(super) struct Lists {
 /// Matches of wanted rows.
 pub(super) struct Matches {
     pub count: u64,
-    /// The wanted row of each.
+    /// The wanted row of each match.
     pub wanted_rows: Buffer,
-    /// The stored row of each; for matches of one row at most there is none.
+    /// The stored row of each match; `None` if each wanted row has at most one match.
     pub stored_rows: Option<Buffer>,
 }
 
 impl Lists {
-    /// Lists from the place of each of the stored rows from `first_row` on.
+    /// Builds the lists from the slot position of each stored row.
     pub(super) fn new(device: &TableDevice, places: &Buffer, rows: u64, place_count: u64) -> Result<Self> {
         let lists = device.alloc_zeroed(place_count * 8)?;
         let cursors = device.alloc(place_count * 4)?;
@@ -53,7 +53,7 @@ impl Lists {
         self.lists.bytes() + self.row_list.bytes()
     }
 
-    /// Takes the lists of places away; how many rows they had.
+    /// Removes the lists at these positions; returns the number of their rows.
     pub(super) fn take(&self, device: &TableDevice, places: &Buffer, count: u64) -> Result<u64> {
         let control = device.control()?;
         let params =
@@ -62,8 +62,8 @@ impl Lists {
         Ok(device.report(&control)?.rows)
     }
 
-    /// The numbers of the rows whose lists are there, in any order, and how many: the first `indexed` of `rows` have
-    /// places, the others are not in lists yet.
+    /// The numbers of the live rows, in any order, and how many there are. The first `indexed` rows have positions, and
+    /// live if their list was not removed; the others are not in lists yet, and live.
     pub(super) fn live_rows(
         &self,
         device: &TableDevice,
@@ -86,14 +86,14 @@ impl Lists {
         Ok((live, count))
     }
 
-    /// Rows of each wanted key, by its place.
+    /// Number of rows of each wanted key, by its slot position.
     pub(super) fn counts(&self, device: &TableDevice, places: &Buffer, wanted: u64) -> Result<Buffer> {
         let counts = device.alloc(wanted * 8)?;
         count_rows(device, Some((places, self)), None, wanted, (Some(&counts), None))?;
         Ok(counts)
     }
 
-    /// A byte a wanted key: whether it has rows.
+    /// One byte for each wanted key: whether it has rows.
     pub(super) fn flags(&self, device: &TableDevice, places: &Buffer, wanted: u64, bytes: &Buffer) -> Result<()> {
         count_rows(device, Some((places, self)), None, wanted, (None, Some(bytes)))
     }

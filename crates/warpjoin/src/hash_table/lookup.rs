@@ -1,4 +1,4 @@
-//! What a hash table is asked: values, presence, counts, all rows of keys; in the order of the keys, or in any.
+//! Lookups in a hash table: values, presence, counts or all rows of keys, in the order of the keys or in any order.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::column::{ColumnType, Domain};
 use crate::table::ShardColumn;
 use crate::{Error, Result, Table};
 
-/// Up to which few keys find their home bucket full.
+/// Load factor up to which few keys find their home bucket full.
 const LOW_LOAD_FACTOR: f64 = 0.7;
 /// Name of the column of row numbers in [`HashTable::retrieve`].
 const ROW_COLUMN: &str = "row";
 
 impl HashTable {
-    /// The values of keys (the key columns of `keys`, by name), in their order: the value columns, null where a key is not
-    /// there. For maps.
+    /// The values of keys (the key columns of `keys`, by name), in the order of the keys: the value columns, null for a
+    /// missing key. For maps.
     ///
     /// # Errors
     /// For multimaps and sets; when a column is missing or of another type, or there is no memory.
@@ -44,7 +44,7 @@ impl HashTable {
         })
     }
 
-    /// Whether keys are there: one column `found` (Boolean, no nulls), in their order.
+    /// Whether keys exist: one column `found` (Boolean, no nulls), in the order of the keys.
     ///
     /// # Errors
     /// When a column is missing or of another type, or there is no memory.
@@ -62,7 +62,7 @@ impl HashTable {
         })
     }
 
-    /// How many rows keys have: one column `count` (Int64, no nulls), in their order.
+    /// Number of rows of each key: one column `count` (Int64, no nulls), in the order of the keys.
     ///
     /// # Errors
     /// As [`Self::contains`].
@@ -75,8 +75,8 @@ impl HashTable {
         })
     }
 
-    /// All rows of keys: the number of the row in `keys` (column `row`, UInt64), and the value columns; in the
-    /// order of the keys, those of a key in any order.
+    /// All rows of keys: the number of the row in `keys` (column `row`, UInt64), and the value columns. Rows are in the
+    /// order of the keys; rows of the same key are in any order.
     ///
     /// # Errors
     /// As [`Self::contains`].
@@ -93,8 +93,8 @@ impl HashTable {
         })
     }
 
-    /// The rows (all columns) whose keys are among `keys`, each as often as its key is asked for, in any order. Where the table
-    /// is larger than the cache, the keys are brought into the table's order first: the fastest way to many answers.
+    /// The rows (all columns) whose keys are in `keys`, once for each occurrence of the key, in any order. If the table
+    /// is larger than the cache, the keys are partitioned first; this is the fastest lookup of many keys.
     ///
     /// # Errors
     /// As [`Self::contains`].
@@ -139,8 +139,8 @@ impl Parts<'_> {
     fn find_bits(&self, state: &State, wanted: &PackedRows, outputs: &FindOutputs<'_>) -> Result<u64> {
         match self.find_in_bins(state, wanted, outputs) {
             Ok(Some(report)) if !report.is_full => return Ok(report.rows),
-            // A key that is asked for very often overflows its bin. In the order of the keys it is in the cache all the time, and
-            // nothing but the answers takes memory.
+            // A very frequent key overflows its bin. Looked up in row order, such a key stays in the cache, and only
+            // the results take memory.
             Ok(_) => {}
             Err(error) if error.cause() == Cause::OutOfMemory => {}
             Err(error) => return Err(error),
@@ -150,7 +150,7 @@ impl Parts<'_> {
         Ok(buckets.find(self.device, &wanted.row_words(buckets.seed), &stored, wanted.rows, outputs)?.rows)
     }
 
-    /// Looks for keys part by part of the table, where that pays.
+    /// Looks keys up partition by partition, so that parts of the table stay in the cache; `None` if that does not pay.
     fn find_in_bins(&self, state: &State, wanted: &PackedRows, outputs: &FindOutputs<'_>) -> Result<Option<Report>> {
         let (buckets, device) = (&state.buckets, self.device);
         let bits = restored_bits(device, buckets, wanted.rows, self.options.segment_bytes_max.is_some());
@@ -162,13 +162,13 @@ impl Parts<'_> {
         keys.map(|keys| buckets.find_partitioned(device, &keys, wanted.rows, self.rounds(), outputs)).transpose()
     }
 
-    /// Rounds of a block that looks for keys of a bin: few, so that few bins are under way and their parts of the table stay
-    /// in the cache; but keys that have to look further wait for the end of a block.
+    /// Rounds of a block that looks up keys of a bin. Few rounds keep few bins in flight, so that their parts of the
+    /// table stay in the cache; more rounds help when many keys probe further, as these wait for the end of the block.
     fn rounds(&self) -> u64 {
         if self.options.load_factor <= LOW_LOAD_FACTOR { 4 } else { 8 }
     }
 
-    /// The words of the values of a map, a bit where a key is there, and how many are.
+    /// The words of a map's values, a bit for each key that was found, and their number.
     fn find_words(&self, state: &State, wanted: &PackedRows, bits: &Buffer) -> Result<(Vec<Word>, u64)> {
         let form = state.buckets.form;
         if form.holds_rows() {
@@ -285,7 +285,7 @@ impl Parts<'_> {
         let values = device.alloc(wanted.rows * u64::from(buckets.form.value_bytes))?;
         let probe = |probed: &ProbedKeys<'_>| buckets.probe(device, probed, wanted.rows, &keys, &values);
         let by = ByHash { bits, hash_bits: self.options.hash_bits, notes_places: false };
-        // Bins first: they save counting. A key that is asked for very often overflows them.
+        // Bins first: they save counting. A very frequent key overflows them.
         for is_binned in [true, false] {
             let partitioned = match (bits, is_binned) {
                 (0, _) => None,
@@ -300,7 +300,7 @@ impl Parts<'_> {
                 return Ok((narrow_words(buckets.form, keys, values), report.rows));
             }
         }
-        Err(Error::kernel_bound("keys overflow where they lie side by side"))
+        Err(Error::kernel_bound("keys overflow partitions of exact size"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Hash tables on a device, for those who want the table and not a join: maps, multimaps and sets of Arrow rows.
+//! Hash tables on a device, for use without a join: maps, multimaps and sets of Arrow rows.
 //!
 //! Owns the tables of the Arrow-native API: their rows as words (`layout`, `words`), slots and buckets
 //! (`slots`, `segments`, `buckets`), rows in their order (`partitioned`), rows beside them (`stored`, `lists`). Must not know plans.
@@ -41,11 +41,11 @@ use words::PackMode;
 /// What a hash table holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TableKind {
-    /// One row a key.
+    /// One row for each key.
     Map,
-    /// Any number of rows a key.
+    /// Any number of rows for each key.
     Multimap,
-    /// Keys alone.
+    /// Keys without values.
     Set,
 }
 
@@ -56,15 +56,15 @@ pub struct HashTableOptions {
     pub load_factor: f64,
     /// Keys to make room for.
     pub capacity: u64,
-    /// Lanes that look at a bucket together: 1, 2, 4, 8, 16 or 32. `None`: by the cost model.
+    /// Lanes that probe a bucket together: 1, 2, 4, 8, 16 or 32. `None`: by the cost model.
     pub probe_group_lanes: Option<u32>,
     /// Bytes of a bucket: a power of two from 16 to 1024. `None`: by the cost model.
     pub bucket_bytes: Option<u32>,
-    /// Of the hash function.
+    /// Seed of the hash function.
     pub seed: u64,
-    /// Bits of a hash that are kept, so that tests meet collisions.
+    /// Bits of a hash that are kept; fewer bits force collisions in tests.
     pub hash_bits: u32,
-    /// Largest segment that is built in shared memory, so that tests meet many.
+    /// Maximum bytes of a segment that is built in shared memory; small values force many segments in tests.
     pub segment_bytes_max: Option<u32>,
 }
 
@@ -89,8 +89,8 @@ impl Default for HashTableOptions {
 /// keys); strings are declined. A null key is never in the table: rows with one are left out when they are inserted, and
 /// not found. Values may be null where their field is nullable.
 ///
-/// Keys of 4 and 8 bytes lie in the slots, and a value of as much beside its key; longer rows are stored by
-/// themselves, and slots point at them. Slots form buckets that one access reads; see `kernels/table/buckets.cuh`.
+/// Keys and values of 4 and 8 bytes are stored in the slots; longer rows are stored separately, and slots refer to
+/// them. Slots form buckets that one access reads; see `kernels/table/buckets.cuh`.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -129,7 +129,7 @@ pub struct HashTable {
     device_ns: AtomicU64,
 }
 
-/// What stays as it is while the table lives.
+/// The immutable parts of a table.
 #[derive(Debug, Clone, Copy)]
 struct Parts<'a> {
     kind: TableKind,
@@ -138,14 +138,14 @@ struct Parts<'a> {
     device: &'a TableDevice,
 }
 
-/// What an operation may change.
+/// The mutable state of a table.
 #[derive(Debug)]
 struct State {
     buckets: Buckets,
-    /// Keys in the buckets; of a multimap those that have or had rows.
+    /// Keys in the buckets; for a multimap, keys that have or had rows.
     keys: u64,
     stored: StoredRows,
-    /// Of a multimap.
+    /// The row lists of a multimap.
     index: Index,
 }
 
@@ -185,7 +185,7 @@ impl HashTable {
         Ok(Self { kind, schema, layout, options, device, state: Mutex::new(state), device_ns: AtomicU64::new(0) })
     }
 
-    /// A table of the rows of `table`. Of rows with the same key a map keeps one, any of them.
+    /// A table of the rows of `table`. A map keeps any one of the rows with the same key.
     ///
     /// # Errors
     /// As [`Self::new`] and [`Self::insert`].
@@ -201,7 +201,7 @@ impl HashTable {
         Ok(built)
     }
 
-    /// What the table holds.
+    /// Whether the table is a map, a multimap or a set.
     pub fn kind(&self) -> TableKind {
         self.kind
     }
@@ -211,7 +211,7 @@ impl HashTable {
         self.schema.clone()
     }
 
-    /// Rows: keys of a map or set, all rows of a multimap.
+    /// Number of rows: the keys of a map or set, all rows of a multimap.
     pub fn len(&self) -> u64 {
         let state = self.state();
         if self.kind == TableKind::Multimap { state.rows() } else { state.keys }
@@ -233,7 +233,7 @@ impl HashTable {
         state.buckets.bytes() + state.stored.bytes() + state.index.lists.as_ref().map_or(0, Lists::bytes)
     }
 
-    /// Bytes of a bucket and lanes that look at it together.
+    /// Bytes of a bucket, and the lanes that probe it together.
     pub fn bucket_shape(&self) -> (u32, u32) {
         let shape = self.state().buckets.shape;
         (shape.bytes, shape.lanes)
@@ -244,8 +244,8 @@ impl HashTable {
         self.device_ns.load(Ordering::Relaxed)
     }
 
-    /// Inserts rows: `table` has the columns of the schema, by name. A key that is there keeps its row in a map. Gives the
-    /// number of rows (for maps and sets: of new keys) that came in. The table grows as needed.
+    /// Inserts rows: `table` has the columns of the schema, by name. In a map, an existing key keeps its row. Returns
+    /// the number of rows added (for maps and sets, of new keys). The table grows as needed.
     ///
     /// # Errors
     /// When a column is missing or of another type, or there is no memory; rows may then be in the table in part.
@@ -253,8 +253,8 @@ impl HashTable {
         self.insert_as(table, Existing::Keep)
     }
 
-    /// As [`Self::insert`], but keys that are there get the new values; of several rows with the same key in `table` one wins,
-    /// any of them. A multimap has no values to replace.
+    /// As [`Self::insert`], but existing keys get the new values. If `table` has several rows with the same key, any
+    /// one of them wins. A multimap has no values to replace.
     ///
     /// # Errors
     /// As [`Self::insert`], and for multimaps.
@@ -265,8 +265,8 @@ impl HashTable {
         self.insert_as(table, Existing::Assign)
     }
 
-    /// Takes rows out: all with a key among those of `keys`, which has the key columns by name. Gives their
-    /// number. Slots are free at once.
+    /// Removes all rows whose key is in `keys`, which has the key columns by name. Returns their number. Their slots
+    /// are reusable at once.
     ///
     /// # Errors
     /// As [`Self::insert`].
@@ -285,7 +285,7 @@ impl HashTable {
         })
     }
 
-    /// Takes all rows out, and keeps the memory of the slots.
+    /// Removes all rows, and keeps the memory of the slots.
     ///
     /// # Errors
     /// When the device fails.
@@ -299,7 +299,7 @@ impl HashTable {
         })
     }
 
-    /// Makes room for `keys` keys.
+    /// Reserves room for `keys` keys.
     ///
     /// # Errors
     /// When there is no memory; the table is then as it was.
@@ -312,7 +312,7 @@ impl HashTable {
         })
     }
 
-    /// Makes the table anew with another hash function.
+    /// Rebuilds the table with another hash function.
     ///
     /// # Errors
     /// As [`Self::reserve`].
@@ -333,7 +333,7 @@ impl HashTable {
         self.timed(operation)
     }
 
-    /// As [`Self::change`]; queries too may bring the index of a multimap up to date.
+    /// As [`Self::change`], for lookups, which may still update the index of a multimap.
     fn timed<T>(&self, operation: impl FnOnce(&Parts<'_>, &mut State) -> Result<T>) -> Result<T> {
         let mut state = self.state();
         let stream = &self.device.stream;

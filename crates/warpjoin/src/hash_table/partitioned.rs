@@ -1,4 +1,4 @@
-//! Rows partitioned by the hash of their keys: so that a segment is built, or a part of a table looked into, at a time.
+//! Rows partitioned by the hash of their keys, to build or probe one part of a table at a time.
 
 use warpjoin_device::{Buffer, Launch, Ptr};
 use warpjoin_kernels::common::BLOCK_SUMS;
@@ -16,26 +16,27 @@ use crate::exec::partition::{
 };
 use crate::{Error, Result};
 
-/// Threads of a block that moves a tile: the first ones that leave tiles for so large a part of the multiprocessors.
+/// Threads of a block that moves a tile: the first choice with enough tiles for [`FILLED_SHARE`] of the
+/// multiprocessors.
 const TILE_THREADS: [u32; 3] = [PARTITION_THREADS_FEW, 256, 128];
 const FILLED_SHARE: f64 = 0.9;
 /// Rows of a thread that counts (`each` of `partition.cu`).
 const COUNTED_ROWS: u64 = 8;
-/// Most bits of bins: with more, runs get short.
+/// Maximum bits of bins: with more, runs get short.
 pub(super) const BIN_BITS_MAX: u32 = 10;
 
-/// The fewest bits that tell `count` partitions apart.
+/// Minimum bits for `count` partitions.
 pub(super) fn bits_for(count: u64) -> u32 {
     64 - count.max(1).saturating_sub(1).leading_zeros()
 }
 
-/// Bringing back looks at no hash: the module of hashes of all bits has it.
+/// Restoring the order does not use hashes; its kernel is in the module of 64-bit hashes.
 const RESTORED_HASH_BITS: u32 = 64;
-/// Bytes of a table for each key, up to which the keys meet in its lines often enough.
+/// Maximum table bytes for each key at which keys share cache lines often enough.
 const RESTORED_BYTES_PER_KEY: u64 = 32;
 
-/// As [`probe_bits`] for answers in the order of the keys, which have to be brought back. That pays for slots of 8 bytes;
-/// with 16 it costs as much as reading them at random.
+/// As [`probe_bits`], for results that must be restored to the order of the keys. That pays for slots of 8 bytes; with
+/// 16 bytes it costs as much as reading the table at random.
 pub(super) fn restored_bits(device: &TableDevice, buckets: &Buckets, keys: u64, is_test: bool) -> u32 {
     if buckets.form.holds_rows() {
         return 0;
@@ -46,12 +47,12 @@ pub(super) fn restored_bits(device: &TableDevice, buckets: &Buckets, keys: u64, 
     if is_test || pays { probe_bits(device, bytes, keys, is_test) } else { 0 }
 }
 
-/// Share of the L2 cache that a part of a table takes while it is probed.
+/// A part of a table that is probed takes this fraction of the L2 cache (1 / divisor).
 const PROBED_SHARE: u64 = 6;
 const PROBE_BITS_MAX: u32 = 8;
 
-/// Bits by which keys are partitioned before they are looked for in a table of `table_bytes`, so that the parts of the
-/// table come into the cache one after the other; 0 where that does not pay.
+/// Bits by which keys are partitioned before a lookup in a table of `table_bytes`, so that the table is read part by
+/// part through the cache; 0 if that does not pay.
 pub(super) fn probe_bits(device: &TableDevice, table_bytes: u64, keys: u64, is_test: bool) -> u32 {
     if is_test {
         return 3;
@@ -64,10 +65,10 @@ pub(super) fn probe_bits(device: &TableDevice, table_bytes: u64, keys: u64, is_t
     bits_for(table_bytes.div_ceil(l2_bytes / PROBED_SHARE)).clamp(1, PROBE_BITS_MAX)
 }
 
-/// Room of a bin beyond the mean, in spreads of the rows of a partition.
+/// Room of a bin beyond the mean, in standard deviations of the rows of a partition.
 const BIN_SPREADS: f64 = 8.0;
 
-/// Bins begin at a multiple of this: warps put out a bit a row.
+/// Bins begin at a multiple of this: a warp writes one bit for each row.
 const BIN_ALIGNMENT_ROWS: u64 = 32;
 
 /// How rows are partitioned.
@@ -77,21 +78,21 @@ pub(super) struct ByHash {
     pub bits: u32,
     /// Bits of a hash that are kept.
     pub hash_bits: u32,
-    /// It is noted where each row goes, so that answers can be brought back; of rows in bins.
+    /// Records the position of each row, so that results can be restored to row order; for bins only.
     pub notes_places: bool,
 }
 
 /// Rows of words by the top bits of their key's hash.
 pub(super) struct PartitionedWords {
     words: Vec<(Buffer, bool)>,
-    /// Where partitions begin, and where the last one ends (partitions + 1 u32); for bins the rows in each.
+    /// Where partitions begin, and where the last one ends (partitions + 1 u32); for bins, the rows in each.
     pub offsets: Buffer,
     pub bits: u32,
-    /// Room of each partition; 0: they lie side by side.
+    /// Room of each bin; 0: partitions of exact size, without gaps.
     pub bin_rows: u64,
-    /// Places for rows, with room for those that no bin had room for.
+    /// Allocated rows, including room for rows that overflow bins.
     pub room: u64,
-    /// Of each row, where it went, if that was noted.
+    /// The position of each row, if recorded.
     places: Option<Buffer>,
 }
 
@@ -104,8 +105,8 @@ impl PartitionedWords {
 }
 
 impl TableDevice {
-    /// Partitions rows, all of which count, with a key of one word, into bins of equal room in one pass: some may be
-    /// overfull, and rows lost then. `None` for more bits than a pass has.
+    /// Partitions rows with a key of one word into bins of equal room, in one pass. A bin may overflow; its rows are
+    /// then incomplete. `None` if a pass has fewer bits, or the rows can't be partitioned.
     pub(super) fn partition_into_bins(
         &self,
         rows: &RowWords<'_>,
@@ -133,7 +134,8 @@ impl TableDevice {
         Ok(Some(PartitionedWords { words, offsets: cursors, bits, bin_rows, room, places }))
     }
 
-    /// The same side by side, in as many passes as needed. `None` for more bits than passes have.
+    /// Partitions rows without gaps, in one or two passes. `None` if passes have fewer bits, or the rows can't be
+    /// partitioned.
     pub(super) fn partition(&self, rows: &RowWords<'_>, count: u64, by: ByHash) -> Result<Option<PartitionedWords>> {
         let (hash_bits, bits) = (by.hash_bits, PassBits::of(by.bits));
         if by.bits > PARTITION_BITS_MAX || !is_partitionable(rows, count) {
@@ -185,8 +187,8 @@ impl TableDevice {
         Ok(Some(PartitionedWords { words, offsets, bits: by.bits, bin_rows: 0, room: count, places: None }))
     }
 
-    /// Brings what was found for partitioned rows back to the rows: `by_place` has values (or places of slots) and bits where
-    /// the rows went. `control` is that of the launch that found them.
+    /// Restores lookup results of partitioned rows to row order. `by_place` has values (or slot positions) and bits in
+    /// partitioned order. `control` is that of the lookup.
     pub(super) fn restore(
         &self,
         rows: &PartitionedWords,
@@ -223,7 +225,7 @@ impl TableDevice {
         self.launch(&kernel, strides.over(count, &self.stream), &params)
     }
 
-    /// The tile of a block that moves rows: the kernel has registers for few threads.
+    /// The tile of a block that moves rows; registers limit its threads.
     fn tile(&self, bits: u32, count: u64) -> TileLaunch {
         let info = self.stream.device().info();
         let tiles = |threads: u32| count.div_ceil(u64::from(threads * PARTITION_ITEMS));
@@ -266,10 +268,10 @@ struct Pass<'a> {
     before: u32,
     bits: u32,
     cursors: &'a Buffer,
-    /// Of the partitions of the pass before: where they begin, tiles before each.
+    /// For each partition of the pass before: where it begins, and the number of tiles before it.
     firsts: Option<(&'a Buffer, &'a Buffer)>,
     bin_rows: u64,
-    /// Of the rows.
+    /// Receives the position of each row.
     places: Option<&'a Buffer>,
 }
 

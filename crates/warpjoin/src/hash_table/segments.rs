@@ -16,18 +16,18 @@ pub(super) struct Segments {
     pub buckets_each: u64,
 }
 
-/// Room of a segment beyond the mean, in spreads of its keys: one of a million segments gets more.
+/// Room of a segment beyond the mean, in standard deviations of its keys: one in a million segments exceeds it.
 const SEGMENT_SPREADS: f64 = 4.7;
-/// Bytes of shared memory a thread of a build: with more threads, registers would keep the blocks of a multiprocessor few.
+/// Shared memory for each thread of a build, in bytes: with more threads, registers would limit the resident blocks.
 const BYTES_PER_THREAD: u32 = 256;
-/// Of shared memory, by the driver, a block.
+/// Shared memory that the driver reserves for each block.
 const RESERVED_BYTES: u64 = 1024;
 /// Smaller segments than this vary too much in fill.
 const SEGMENT_BYTES_MIN: u64 = 24 << 10;
-/// Counters, and what alignment takes, beside buckets and late rows.
+/// Shared memory for counters and alignment, besides buckets and late rows.
 const SHARED_BYTES_BESIDE: u32 = 16;
-/// One of so many slots' rows may find its home bucket full before a build takes longer: at a load factor of 0.95 one of
-/// 8 does.
+/// Slots for each late row, one that finds its home bucket full, that a build has room for. At a load factor of 0.95,
+/// one of 8 rows is late.
 const SLOTS_PER_LATE: u32 = 6;
 
 impl Segments {
@@ -65,21 +65,21 @@ impl Segments {
         self.buckets_each << self.bits
     }
 
-    /// Rows of a segment that may find their home bucket full.
+    /// Maximum late rows of a segment, those that find their home bucket full.
     pub(super) fn late_max(self, form: SlotForm, shape: BucketShape) -> u32 {
         let slots = self.buckets_each * u64::from(shape.bytes / form.slot_bytes());
         u32::try_from(slots / u64::from(SLOTS_PER_LATE)).unwrap_or(u32::MAX)
     }
 
-    /// Of a block that builds a segment.
+    /// Shared memory of a block that builds a segment.
     pub(super) fn shared_bytes(self, form: SlotForm, shape: BucketShape) -> u32 {
         let buckets = u32::try_from(self.buckets_each).unwrap_or(u32::MAX);
         buckets.saturating_mul(bytes_of_bucket(form, shape)).saturating_add(SHARED_BYTES_BESIDE)
     }
 }
 
-/// Bits for `keys` keys in segments of `all_bytes` together, of which `bits_of` tells how many a size takes. Small segments
-/// are built by more blocks at once; but the keys of each must have room, however they fall.
+/// Chooses the bits of segments for `keys` keys and `all_bytes` of segments in total; `bits_of` gives the bits for a
+/// segment size. Small segments are built by more blocks at once, but vary more in their number of keys.
 fn chosen_bits(
     info: &DeviceInfo,
     (keys, load_factor): (u64, f64),
@@ -97,8 +97,8 @@ fn chosen_bits(
         let fits = |bits: &u32| *bits <= PARTITION_BITS_MAX && keys >> bits >= spread_keys;
         (bits_of(most_bytes)..=wanted).rev().find(fits)
     };
-    // Bins take one pass, which long runs make cheaper: no more segments than are built at once, two a multiprocessor, unless
-    // they would be too large.
+    // Bins take one pass, which is cheaper with long runs. So there are no more segments than are built at once, two
+    // for each multiprocessor, unless they would be too large.
     let bins = bits_of(most_bytes(2)).max((u64::from(info.multiprocessors) * 2).ilog2());
     match (chosen(4), chosen(2)) {
         (_, Some(coarse)) if coarse.min(bins) <= BIN_BITS_MAX => coarse.min(bins),
@@ -106,7 +106,7 @@ fn chosen_bits(
     }
 }
 
-/// Slots, a counter, a passed byte, and late rows with their links.
+/// Shared memory of a bucket: slots, a counter, a passed byte, and late rows with their links.
 fn bytes_of_bucket(form: SlotForm, shape: BucketShape) -> u32 {
     shape.bytes + 5 + (8 * (shape.bytes / form.slot_bytes())).div_ceil(SLOTS_PER_LATE)
 }

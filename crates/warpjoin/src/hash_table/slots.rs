@@ -1,14 +1,14 @@
-//! What the slots of a hash table hold, how large its buckets are, and how many lanes look at one.
+//! What the slots of a hash table hold, how large its buckets are, and how many lanes probe one.
 
 use super::layout::RowLayout;
 use crate::codegen::{BucketShape, SlotForm};
 use crate::{Error, Result};
 
-/// Stored rows, with some bits of the hash.
+/// Slots with the number of a stored row and some bits of the hash.
 pub(super) const ROW_NUMBERS: SlotForm = SlotForm { key_bytes: 0, value_bytes: 0 };
 
 impl SlotForm {
-    /// The narrowest slots for rows; those of a multimap hold keys alone.
+    /// The narrowest slots for rows; those of a multimap hold only keys.
     pub(super) fn of(layout: &RowLayout, is_multimap: bool) -> Self {
         let key_bytes = layout.word_bytes[0];
         match (layout.key_words, if is_multimap { 0 } else { layout.value_words() }) {
@@ -34,7 +34,7 @@ const BUCKET_BYTES: (u32, u32) = (16, 1024);
 const LANE_BYTES: u32 = 8;
 
 impl BucketShape {
-    /// The shape asked for where it is possible, else that of the cost model.
+    /// The requested shape if it is possible, else that of the cost model.
     pub(super) fn new(
         form: SlotForm,
         bucket_bytes: Option<u32>,
@@ -65,8 +65,8 @@ impl BucketShape {
         )))
     }
 
-    /// Measured over the bench's shapes, and within 5% of the best of them: in device memory a 64-byte access costs what
-    /// 8 bytes do; in L2 every further sector costs, but less than a second step.
+    /// The cost model's shape, within 5% of the best shape measured by the benches. In device memory a 64-byte access
+    /// costs as much as 8 bytes; in L2 every further sector costs, but less than a second probe step.
     fn by_cost(form: SlotForm, load_factor: f64, is_cached: bool) -> Self {
         let streams = !is_cached;
         match (is_cached, load_factor > 0.7) {

@@ -1,4 +1,4 @@
-//! Rows that a hash table keeps beside its slots: long keys and values, and all rows of a multimap.
+//! Rows that a hash table stores outside its slots: long keys and values, and all rows of a multimap.
 
 use warpjoin_device::Buffer;
 
@@ -69,7 +69,7 @@ impl StoredRows {
         Ok(())
     }
 
-    /// `rows` of the rows, those whose numbers `chosen` holds, in that order.
+    /// The `rows` rows whose numbers are in `chosen`, in that order.
     pub(super) fn kept(&self, device: &TableDevice, layout: &RowLayout, chosen: &Buffer, rows: u64) -> Result<Self> {
         let mut words = vec![];
         for (word, buffer) in self.words.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Columns of tables to words, and words to columns of tables.
+//! Packs columns of tables into words, and unpacks words into columns of tables.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::exec::partition::{RowWords, WordColumn};
 use crate::table::{Shard, ShardColumn, Table};
 use crate::{Error, Result};
 
-/// A buffer of a table, or one that was made for this.
+/// A buffer of a table, or one that was allocated here.
 #[derive(Debug)]
 enum Source {
     Column(Arc<Buffer>),
@@ -47,7 +47,7 @@ pub(super) struct PackedRows {
     /// A bit a row: rows whose key is not null. `None`: all.
     validity: Option<Source>,
     key_masks: Vec<u64>,
-    /// What the words are made of, on the device's stream: the table may move them elsewhere.
+    /// The source columns, kept alive because the table may move them.
     _columns: Vec<ShardColumn>,
 }
 
@@ -66,13 +66,13 @@ impl PackedRows {
         }
     }
 
-    /// Words that nothing has to be added to, for copies.
+    /// The buffer of a word whose stored values have no bias, so that it can be copied as is.
     pub(super) fn plain(&self, word: usize) -> Option<&Buffer> {
         Some(&self.words[word]).filter(|word| word.bias == 0).map(|word| word.source.buffer())
     }
 }
 
-/// A word of rows that are put out; `None` where nobody asks for it.
+/// A word of output rows; `None` if it is not needed.
 #[derive(Debug, Default)]
 pub(super) struct Word {
     pub buffer: Option<Buffer>,
@@ -97,7 +97,7 @@ pub(super) enum PackMode {
 }
 
 impl TableDevice {
-    /// The rows of `table` as words: its columns themselves where they hold words already.
+    /// The rows of `table` as words. Columns that already hold words are not copied.
     pub(super) fn pack(&self, layout: &RowLayout, table: &Table, mode: PackMode) -> Result<PackedRows> {
         if !Arc::ptr_eq(table.devices(), self.session.device_set()) {
             return Err(Error::InvalidArgument("the table belongs to another session: upload it to this one".into()));
@@ -150,8 +150,8 @@ impl TableDevice {
         Ok(PackedRows { rows, words, validity: validity.map(Source::Made), key_masks, _columns })
     }
 
-    /// Columns unpacked from `words` (one a word of the layout, those that the fields need). Rows without a bit in `found`,
-    /// which says how many have one, are null.
+    /// Columns unpacked from `words` (one for each word of the layout that the fields need). Rows without a bit in
+    /// `found` are null; `found` comes with the number of its bits.
     pub(super) fn unpack(
         &self,
         layout: &RowLayout,
@@ -300,7 +300,7 @@ fn column_of<'a>(table: &'a Table, field: &PackedField) -> Result<(&'a ColumnTyp
     Ok((facts, table.column(0, index)))
 }
 
-/// The word as a column of the table holds it.
+/// The word without a copy, if a column of the table holds it.
 fn word_as_is(layout: &RowLayout, columns: &[(&ColumnType, ShardColumn)], word: usize) -> Option<PackedWord> {
     let field = layout.alone_in(word)?;
     let index = layout.fields.iter().position(|other| std::ptr::eq(other, field))?;
@@ -311,7 +311,7 @@ fn word_as_is(layout: &RowLayout, columns: &[(&ColumnType, ShardColumn)], word: 
     Some(PackedWord { source, is_wide: layout.is_wide(word), bias: bias_of(field, stored) as u64 })
 }
 
-/// What makes a packed value of a stored one.
+/// The bias that turns a stored value into a packed one.
 fn bias_of(field: &PackedField, stored: Layout) -> i128 {
     match field.domain {
         Domain::Int { .. } => stored.base.wrapping_sub(field.min),

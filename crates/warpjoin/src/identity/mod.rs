@@ -30,8 +30,8 @@ pub(crate) enum Scope {
 
 /// Everything that a part consists of. Equal identities belong to parts with the same rows, values or code.
 ///
-/// What is one of several things begins with which one it is, and lists begin with their length, so that no two different
-/// parts write the same bytes.
+/// Enum variants begin with their number, and lists begin with their length, so that no two different parts write the
+/// same bytes.
 #[derive(Debug)]
 pub(crate) struct Identity {
     scope: Scope,

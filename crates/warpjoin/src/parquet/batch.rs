@@ -1,4 +1,4 @@
-//! Row groups of a column on one device: their pages without compression, and definition levels.
+//! Row groups of a column on one device: their decompressed pages and definition levels.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,13 +13,14 @@ use super::kernels::launch_over_pages;
 use super::pages::{Compression, Encoding, Page};
 use super::stored::{Stored, StoredColumn};
 
-/// Bytes that kernels may read behind the last page.
+/// Bytes that kernels may read past the last page.
 const PADDING_BYTES: u64 = 16;
 
-/// Bytes of pages without compression that a batch has at least, unless the column has fewer: enough to keep a device busy.
+/// Minimum decompressed bytes of a batch, unless the column has fewer: enough to keep a device busy.
 const BATCH_BYTES_MIN: u64 = 64 << 20;
 
-/// Bytes of a row group that the host decompresses at once. Headers of more are damaged, or the CPU decodes page by page.
+/// Maximum bytes of a row group that the host decompresses at once. Larger row groups are declined: their headers are
+/// damaged, or the CPU decodes them page by page.
 const CHUNK_BYTES_MAX: usize = 2 << 30;
 
 /// A row group with its pages.
@@ -29,7 +30,7 @@ pub(super) struct ChunkPages<'a> {
     pub(super) pages: Vec<Page>,
 }
 
-/// Strings of a column that may be different: entries of dictionaries, and rows of plain pages. Waits for all bytes.
+/// Maximum distinct strings of a column: entries of dictionaries, and rows of plain pages. Waits for all bytes.
 pub(super) fn candidates(column: &StoredColumn<'_>) -> Result<u64, DecodeError> {
     let chunks = Batches::new(*column, u64::MAX).next()?;
     let pages = chunks.iter().flat_map(|chunk| &chunk.pages);
@@ -44,12 +45,12 @@ pub(super) struct Batches<'a> {
 }
 
 impl<'a> Batches<'a> {
-    /// Those that have at most `bytes_max` without compression, but one at least.
+    /// Batches of at most `bytes_max` decompressed bytes, but at least one row group.
     pub(super) fn new(column: StoredColumn<'a>, bytes_max: u64) -> Self {
         Self { column, next: 0, bytes_max }
     }
 
-    /// The next ones. It waits until the bytes of some are there; then it takes what else is there.
+    /// The next row groups. Waits until the bytes of one have arrived, then takes all that have arrived.
     pub(super) fn next(&mut self) -> Result<Vec<ChunkPages<'a>>, DecodeError> {
         let (mut batch, mut batch_bytes) = (vec![], 0u64);
         let column = self.column;
@@ -74,7 +75,7 @@ impl<'a> Batches<'a> {
     }
 }
 
-/// What goes to the device for a row group.
+/// The bytes of a row group to upload to the device.
 struct Upload<'a> {
     pages: Cow<'a, [Page]>,
     /// Where each part begins, and its bytes.
@@ -136,7 +137,7 @@ impl<'a> Upload<'a> {
     }
 }
 
-/// The words of pages by what decodes them, in the order in which they are uploaded.
+/// The words that describe pages, by the kernel that decodes them, in the order of the upload.
 #[derive(Default)]
 struct PageWords {
     dictionaries: Vec<u64>,
@@ -153,7 +154,7 @@ struct PageWords {
 }
 
 impl PageWords {
-    /// Those of a batch.
+    /// The words of a batch's pages.
     fn of(batch: &[Upload<'_>], stored: Stored) -> Result<Self, DecodeError> {
         let is_compressed = batch.iter().any(|upload| upload.is_compressed);
         let mut words = Self { is_compressed, ..Self::default() };
@@ -164,12 +165,14 @@ impl PageWords {
                 let is_bits = stored == Stored::Bits;
                 match page.encoding {
                     Encoding::Indices if dictionary.is_none() => return declined("indices without a dictionary"),
-                    Encoding::Hybrid if !is_bits => return declined("runs of other values than booleans"),
+                    Encoding::Hybrid if !is_bits => return declined("run-length encoded values of another type"),
                     Encoding::Indices | Encoding::Delta | Encoding::Split if is_bits => {
-                        return declined("booleans in an encoding of numbers");
+                        return declined("an encoding of numbers for booleans");
                     }
-                    Encoding::Delta if !stored.has_differences() => return declined("differences of no integers"),
-                    Encoding::Split if stored == Stored::Strings => return declined("strings byte by byte"),
+                    Encoding::Delta if !stored.has_differences() => {
+                        return declined("delta encoded values of another type");
+                    }
+                    Encoding::Split if stored == Stored::Strings => return declined("byte stream split of strings"),
                     _ => {}
                 }
                 words.add(page, &entries);
@@ -223,22 +226,22 @@ pub(super) struct DeviceBatch<'a> {
     control: &'a Buffer,
     /// Where the pages are.
     pages: Buffer,
-    /// Of the dictionaries, plain pages, runs, indices, differences and split pages, one behind the other: how many there are.
+    /// Numbers of dictionaries, plain pages, runs, indices, differences and split pages, in this order.
     page_counts: [u64; 6],
-    /// The pages without compression, and [`PADDING_BYTES`] more.
+    /// The decompressed pages, and [`PADDING_BYTES`] more.
     pub(super) bytes: Buffer,
-    /// Of each data page, values that are not null.
+    /// Values of each data page that are not null.
     value_counts: Option<Buffer>,
     /// Entries of all dictionaries.
     pub(super) entries: u64,
     pub(super) rows: u64,
-    /// In front of the first kernel.
+    /// Recorded before the first kernel.
     pub(super) begin: Event,
 }
 
 impl<'a> DeviceBatch<'a> {
-    /// Brings a batch to the device of a stream, decompresses it, and decodes its definition levels to `validity`, a byte a
-    /// row. `control` learns of damaged pages.
+    /// Brings a batch to the device of a stream, decompresses it, and decodes its definition levels to `validity`, one
+    /// byte for each row. Damaged pages are reported in `control`.
     pub(super) fn load(
         stream: &'a Stream,
         control: &'a Buffer,
@@ -318,7 +321,7 @@ impl<'a> DeviceBatch<'a> {
         Ptr::at(&self.pages, page * page::WORDS as u64)
     }
 
-    /// All pages without compression.
+    /// All pages, decompressed.
     fn decompressed(&self, page_bytes: u64) -> Result<Buffer, DecodeError> {
         let target = self.stream.alloc_filled(page_bytes + PADDING_BYTES, 0)?;
         let params = DecompressParams {
@@ -348,7 +351,7 @@ impl<'a> DeviceBatch<'a> {
         Ok(counts)
     }
 
-    /// Brings the values of each page, of `width_bytes` each, to the rows that are not null.
+    /// Moves the values of each page, `width_bytes` wide, to the rows that are not null.
     pub(super) fn spread(
         &self,
         values: &Buffer,

@@ -16,13 +16,14 @@ use super::text::{Strings, dictionary_of};
 use crate::column::{Domain, Layout};
 use crate::runtime::device_strings::StringShard;
 
-/// Strings of several devices that the host merges, at most; of more, each device finds all by itself.
+/// Maximum strings of several devices that the host merges; with more, each device finds all distinct strings by
+/// itself.
 const MERGED_STRINGS_MAX: u64 = 100_000;
 
 /// Decodes a column of an Arrow type on the device of a stream, and waits for it.
 ///
 /// # Errors
-/// [`DecodeError::Declined`] where kernels can't decode it, its bytes are damaged, or a value leaves the domain.
+/// [`DecodeError::Declined`] if kernels can't decode it, its bytes are damaged, or a value leaves the domain.
 pub fn decode_column(
     stream: &Stream,
     column: &StoredColumn<'_>,
@@ -40,7 +41,7 @@ pub(super) struct DecodedParts {
     pub(super) strings: Vec<StringShard>,
 }
 
-/// The same for some rows on each device.
+/// Decodes a column, some rows on each device.
 pub(super) fn decode_parts(
     streams: &[Stream],
     column: &StoredColumn<'_>,
@@ -93,7 +94,8 @@ fn numbers(parts: &[Part<'_>], column: &StoredColumn<'_>) -> Result<Vec<DecodedC
     parts.iter().zip(values).map(finish).collect()
 }
 
-/// `are_all`: each part has all strings of the column, and so all find the same ones and number them alike.
+/// `are_all`: each part has all strings of the column, so that all parts find the same strings and assign the same
+/// codes.
 fn strings(parts: &[Part<'_>], value_type: &DataType, are_all: bool) -> Result<DecodedParts, DecodeError> {
     let batches = parts.iter().map(Part::load_all).collect::<Result<Vec<_>, _>>()?;
     let strings = parts

@@ -9,7 +9,7 @@ use crate::Error;
 pub enum DecodeError {
     /// Kernels can't decode it, or its bytes are damaged. Decoding on the CPU gives the rows, or the error.
     Declined(String),
-    /// The device has too little free memory at present; what is missing.
+    /// The device has too little free memory at present; the message says what is missing.
     NoRoom(String),
     /// A device failed.
     Device(Error),

@@ -1,4 +1,4 @@
-//! What the rows of a decoded column tell: whether they are sorted, or different, and some of them for estimates.
+//! Statistics of a decoded column: whether its rows are sorted or distinct, and a sample for estimates.
 
 use warpjoin_device::{Buffer, Ptr, Stream};
 use warpjoin_kernels::common::control;
@@ -9,7 +9,7 @@ use super::kernels::{launch_over_rows, read_control};
 use super::part::DecodedColumn;
 use crate::column::{ColumnStatistics, DISTINCT_SPAN_MAX, Domain, Layout};
 
-/// Statistics of a column, of which each device has a part, as the encoder finds them. `rows` of each.
+/// Statistics of a column with a part on each device, as the encoder would find them. `rows`: the rows of each part.
 pub(super) fn statistics_of(
     streams: &[Stream],
     parts: &[DecodedColumn],
@@ -50,7 +50,7 @@ pub(super) fn statistics_of(
     Ok(ColumnStatistics { null_count, distinct, sorted, unique })
 }
 
-/// Whether no value is less than the one before, and whether one equals the one before.
+/// Whether no value is less than the one before it, and whether any value equals the one before it.
 fn order_of(
     streams: &[Stream],
     parts: &[DecodedColumn],
@@ -79,7 +79,7 @@ fn order_of(
     Ok((status & FACT_UNSORTED == 0, status & FACT_REPEATED != 0))
 }
 
-/// Whether all values are different; `None` where their bounds are too far apart to find out.
+/// Whether all values are distinct; `None` if their range is too large to find out.
 fn are_distinct(
     streams: &[Stream],
     parts: &[DecodedColumn],

@@ -4,23 +4,23 @@
 
 use super::error::{DecodeError, declined};
 
-/// Nested structs and lists of what is skipped.
+/// Maximum nesting of skipped structs and lists.
 const DEPTH_MAX: u32 = 16;
 
-/// What a page holds, with the facts that its header tells.
+/// Kind of a page, with the fields of its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PageKind {
     Dictionary {
         entries: u32,
         encoding: i32,
     },
-    /// Levels stand before the values, compressed like these.
+    /// Levels precede the values, and are compressed with them.
     V1 {
         values: u32,
         encoding: i32,
         level_encoding: i32,
     },
-    /// Levels stand before the values, and are not compressed.
+    /// Levels precede the values, and are not compressed.
     V2 {
         values: u32,
         encoding: i32,
@@ -36,7 +36,7 @@ pub(super) enum PageKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PageHeader {
     pub(super) kind: PageKind,
-    /// Bytes of the page behind the header.
+    /// Bytes of the page after its header.
     pub(super) compressed_bytes: u32,
     pub(super) page_bytes: u32,
 }
@@ -136,7 +136,7 @@ impl Reader<'_> {
                 return Ok(value);
             }
         }
-        declined("a number without an end in a page header")
+        declined("an unterminated number in a page header")
     }
 
     fn int(&mut self) -> Result<i32, DecodeError> {
@@ -171,7 +171,7 @@ impl Reader<'_> {
 
     fn skip(&mut self, kind: u8, depth: u32) -> Result<(), DecodeError> {
         if depth > DEPTH_MAX {
-            return declined("a page header that is nested too deep");
+            return declined("a page header with too many nested fields");
         }
         match kind {
             TRUE | FALSE => Ok(()),

@@ -15,7 +15,7 @@ use crate::Result;
 use crate::codegen::Constants;
 use crate::exec::Strides;
 
-/// Blocks of a multiprocessor, at most.
+/// Maximum resident blocks of a multiprocessor.
 const RESIDENT: u64 = 16;
 
 /// The module that has an entry.

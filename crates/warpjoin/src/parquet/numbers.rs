@@ -21,7 +21,7 @@ pub(super) struct Numbers<'a> {
 }
 
 impl Numbers<'_> {
-    /// Writes the values of each page side by side, from its first row on.
+    /// Writes the values of each page contiguously, from the page's first row.
     pub(super) fn decode(&self, batch: &DeviceBatch<'_>, target: Ptr<'_, *mut u8>) -> Result<(), DecodeError> {
         self.plain(batch, batch.plain(), target, "plain")?;
         self.plain(batch, batch.delta(), target, "delta")?;

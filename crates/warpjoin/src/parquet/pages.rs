@@ -10,19 +10,19 @@ use super::header::{PageHeader, PageKind};
 /// How pages are compressed.
 #[derive(Debug, Clone, Copy)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
-    /// Snappy, without frames.
+    /// Raw Snappy, without framing.
     Snappy,
-    /// In a way that kernels do not know: the host decompresses pages, on all of its cores, before they go to the device.
+    /// A codec without a kernel: the host decompresses pages on all cores before they go to the device.
     OnHost(Decompress),
 }
 
-/// Decompresses a page, which must have as many bytes as the target; else it says what is wrong.
+/// Decompresses a page into `target`, which it must fill exactly; an error message otherwise.
 pub type Decompress = fn(page: &[u8], target: &mut [u8]) -> Result<(), String>;
 
 impl Compression {
-    /// Bytes of a page without compression for each compressed byte, at most; a header that says more is damaged.
+    /// Maximum decompressed bytes for each compressed byte; a header that exceeds it is damaged.
     fn ratio_max(self) -> u64 {
         match self {
             // A copy of 64 bytes takes three.
@@ -32,12 +32,12 @@ impl Compression {
     }
 }
 
-/// Bytes of a file, which may still be on their way.
+/// Bytes of a file, which may not have been read yet.
 pub trait ChunkBytes: fmt::Debug + Sync {
-    /// Whether they are there.
+    /// Whether they have arrived.
     fn are_here(&self) -> bool;
 
-    /// The bytes, once they are there; `None` if they never will be.
+    /// Waits for the bytes; `None` if they will never arrive.
     fn wait(&self) -> Option<&[u8]>;
 }
 
@@ -89,10 +89,10 @@ pub(super) enum Encoding {
 pub(super) struct Page {
     pub(super) is_dictionary: bool,
     pub(super) encoding: Encoding,
-    /// Where it begins behind its header.
+    /// Where it begins, after its header.
     pub(super) at: usize,
     pub(super) compressed_bytes: usize,
-    /// The first of these that are not compressed.
+    /// Number of leading bytes that are not compressed.
     pub(super) raw_bytes: usize,
     pub(super) page_bytes: u64,
     /// One of `LEVELS_*`.
@@ -103,7 +103,7 @@ pub(super) struct Page {
 }
 
 impl ColumnChunk<'_> {
-    /// The bytes, once they are there.
+    /// Waits for the bytes.
     pub(super) fn wait(&self) -> Result<&[u8], DecodeError> {
         self.bytes.wait().map_or_else(|| declined("its bytes can't be read"), Ok)
     }
@@ -122,7 +122,7 @@ impl ColumnChunk<'_> {
             at += compressed_bytes;
             let Some(page) = page else { continue };
             if page.is_dictionary && !pages.is_empty() {
-                return declined("a dictionary behind other pages");
+                return declined("a dictionary page after other pages");
             }
             rows += if page.is_dictionary { 0 } else { page.rows };
             pages.push(page);

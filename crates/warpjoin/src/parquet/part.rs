@@ -16,48 +16,48 @@ use crate::Error;
 use crate::column::{Dictionary, Domain, Layout};
 use crate::table::BUFFER_ALIGNMENT_BYTES;
 
-/// Bytes of pages without compression that are on the device at a time, unless a chunk has more.
+/// Maximum decompressed bytes on the device at a time, unless a chunk has more.
 const BATCH_BYTES_MAX: u64 = 1 << 30;
-/// The most where memory is scarce.
+/// The same if memory is scarce.
 const BATCH_BYTES_LEAST: u64 = 64 << 20;
 
 /// A decoded column on one device.
 #[derive(Debug)]
 pub struct DecodedColumn {
-    /// What the values may be: the domain of the column, or of codes.
+    /// The domain of the column's values, or of codes.
     pub domain: Domain,
-    /// Of strings: what the codes stand for.
+    /// For strings: the dictionary of the codes.
     pub dictionary: Option<Arc<Dictionary>>,
     /// Rows x width of the layout, 0 where null; `None` with width 0 or without rows.
     pub values: Option<Buffer>,
-    /// A bit a row, set where valid; `None` of columns without levels, or without rows.
+    /// One bit for each row, set where valid; `None` for columns without definition levels, or without rows.
     pub validity: Option<Buffer>,
     /// Rows that are null.
     pub nulls: u64,
-    /// Decompressing and decoding on the device, in ns, without bringing the pages there. For strings, the host's part of
-    /// making the dictionary is in it.
+    /// Time of decompressing and decoding on the device, in ns, without the upload of pages. For strings, it includes
+    /// the host's time for making the dictionary.
     pub kernel_ns: u64,
 }
 
 /// Events around the kernels of a batch.
 pub(super) type Spans = Vec<(Event, Event)>;
 
-/// Row groups that have the rows of a part, and which these are. They are decoded as a whole.
+/// The rows of a part, and the row groups that contain them. Row groups are decoded as a whole.
 pub(super) struct Part<'a> {
     pub(super) stream: &'a Stream,
-    /// Learns of damaged pages.
+    /// Reports damaged pages.
     pub(super) control: Buffer,
-    /// The column, with those of its row groups.
+    /// The column, with only these row groups.
     column: StoredColumn<'a>,
     /// Rows of the row groups before the part's.
     skipped: u64,
     rows: u64,
-    /// A byte a row of the row groups.
+    /// One byte for each row of the row groups.
     validity: Option<Buffer>,
 }
 
 impl<'a> Part<'a> {
-    /// With the row groups that have its rows.
+    /// A part with the row groups that contain its rows.
     pub(super) fn new(stream: &'a Stream, column: &StoredColumn<'a>, rows: Range<u64>) -> Result<Self, DecodeError> {
         let (mut first_row, mut chunks, mut skipped) = (0, 0..0, 0);
         for (number, chunk) in column.chunks.iter().enumerate() {
@@ -75,7 +75,7 @@ impl<'a> Part<'a> {
         Self::of_chunks(stream, StoredColumn { chunks: &column.chunks[chunks], ..*column }, skipped, rows)
     }
 
-    /// With all row groups.
+    /// A part with all row groups.
     pub(super) fn of_all(stream: &'a Stream, column: &StoredColumn<'a>, rows: Range<u64>) -> Result<Self, DecodeError> {
         Self::of_chunks(stream, *column, rows.start, rows)
     }
@@ -104,7 +104,7 @@ impl<'a> Part<'a> {
         DeviceBatch::load(self.stream, &self.control, batch, self.column.stored, self.validity_from(first_row))
     }
 
-    /// All row groups at once: equal strings are looked for among all.
+    /// Loads all row groups at once, to find equal strings among all of them.
     pub(super) fn load_all(&self) -> Result<DeviceBatch<'_>, DecodeError> {
         let batch = Batches::new(self.column, u64::MAX).next()?;
         let pages = batch.iter().flat_map(|chunk| &chunk.pages);
@@ -148,7 +148,7 @@ impl<'a> Part<'a> {
         Ok((values, spans))
     }
 
-    /// Has `decode` write the values of a batch side by side, and brings them to their rows from `first_row` on.
+    /// Lets `decode` write the values of a batch contiguously, and moves them to their rows, from `first_row`.
     pub(super) fn spread(
         &self,
         batch: &DeviceBatch<'_>,
@@ -164,7 +164,7 @@ impl<'a> Part<'a> {
         batch.spread(&dense, width_bytes, validity, target)
     }
 
-    /// The smallest and the largest value of the part, whose layout begins at `min`; `None` where all rows are null.
+    /// The smallest and the largest value of the part, whose layout begins at `min`; `None` if all rows are null.
     pub(super) fn bounds(
         &self,
         values: &Buffer,
@@ -193,7 +193,7 @@ impl<'a> Part<'a> {
         Ok(bounds.map(|(min, max)| (value_of(min), value_of(max))))
     }
 
-    /// The values of the part in another layout; `None` where it stores nothing.
+    /// The values of the part in another layout; `None` if that layout stores nothing.
     pub(super) fn narrowed(&self, values: Buffer, from: Layout, to: Layout) -> Result<Option<Buffer>, DecodeError> {
         let subtracted = to.base.wrapping_sub(from.base);
         if to.width_bytes == 0 || self.rows == 0 {
@@ -229,7 +229,7 @@ impl<'a> Part<'a> {
         Ok(Some(cut))
     }
 
-    /// Waits, and fails where a page is damaged.
+    /// Waits, and fails if a page is damaged.
     pub(super) fn check(&self) -> Result<(), DecodeError> {
         match read_control(self.stream, &self.control)?[control::STATUS] {
             0 => Ok(()),
@@ -265,7 +265,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A buffer of which the last bytes are 0, as columns of tables have it.
+/// A buffer padded with 0, as columns of tables are.
 fn padded(stream: &Stream, bytes: u64) -> Result<Buffer, DecodeError> {
     let all = bytes.next_multiple_of(BUFFER_ALIGNMENT_BYTES).max(BUFFER_ALIGNMENT_BYTES);
     let buffer = stream.alloc(all)?;

@@ -1,4 +1,4 @@
-//! What callers say of a column.
+//! A caller's description of a stored column.
 
 use super::pages::ColumnChunk;
 use crate::column::Domain;
@@ -10,8 +10,8 @@ pub struct StoredColumn<'a> {
     pub stored: Stored,
     /// Whether its pages have definition levels.
     pub is_nullable: bool,
-    /// Bounds of all values, if they are known: the layout follows from it. Else they are found when it is decoded, which
-    /// takes more memory meanwhile. Of strings they are not asked for.
+    /// Bounds of all values, if known; they determine the layout. Otherwise they are found during decoding, which takes
+    /// more memory. Not used for strings.
     pub domain: Option<Domain>,
     /// Its row groups, in the order of the rows.
     pub chunks: &'a [ColumnChunk<'a>],
@@ -39,7 +39,7 @@ pub enum Stored {
         /// Whether values may be negative.
         signed: bool,
     },
-    /// Moments of 12 bytes, as nanoseconds since 1970.
+    /// Timestamps of 12 bytes, decoded to nanoseconds since 1970.
     Int96,
     /// Floats of 4 bytes.
     Float,
@@ -55,12 +55,12 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// Whether there are integers that may be packed as differences: the values, or their lengths.
+    /// Whether delta encodings apply, to integer values or to lengths of strings.
     pub(super) fn has_differences(self) -> bool {
         matches!(self, Self::Int32 { .. } | Self::Int64 { .. } | Self::Strings)
     }
 
-    /// The values that it can hold, of types that have these.
+    /// The domain of all values of the type.
     pub(super) fn domain(self) -> Domain {
         let (min, max) = match self {
             Self::Bits => (0, 1),

@@ -17,10 +17,10 @@ use crate::runtime::device_strings::DeviceStrings;
 use crate::runtime::session::Session;
 use crate::table::{ShardColumn, Table, TableSample, cut, settle};
 
-/// Decodes columns, which are those of `schema`, to a table on the devices of a session.
+/// Decodes the columns of `schema` to a table on the devices of a session.
 ///
-/// It is the table that a [`TableBuilder`](crate::TableBuilder) makes of the same rows. The bounds of `columns`, where they
-/// are given, must be their smallest and largest values. No more is used than `budget` allows.
+/// The result equals the table that a [`TableBuilder`](crate::TableBuilder) makes from the same rows. Bounds of
+/// `columns`, if given, must be their smallest and largest values. Memory in use stays within `budget`.
 ///
 /// # Errors
 /// [`DecodeError::Declined`] where a column can't be decoded; [`DecodeError::Device`] when a device fails or has too little
@@ -36,7 +36,7 @@ pub fn decode_table(
     let streams: Vec<Stream> = streams.map(|stream| budget.of_stream(stream)).collect();
     let rows = columns.first().map_or(0, StoredColumn::rows);
     if columns.len() != schema.fields().len() || columns.iter().any(|column| column.rows() != rows) {
-        return declined("columns that do not fit together");
+        return declined("columns that do not match the schema or each other");
     }
     let mut shards = cut(rows, streams.len());
     let ranges: Vec<Range<u64>> = shards.iter().map(|shard| shard.first_row..shard.first_row + shard.rows).collect();

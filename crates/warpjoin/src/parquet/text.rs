@@ -1,4 +1,4 @@
-//! Strings: equal ones are found on the device, and have codes of a dictionary.
+//! Strings: the device finds equal ones, and encodes them as codes of a dictionary.
 
 use std::hash::{BuildHasher, RandomState};
 use std::mem::take;
@@ -23,11 +23,11 @@ use crate::Error;
 use crate::column::Dictionary;
 use crate::runtime::device_strings::{STRING_PADDING_BYTES, STRING_TILE_BYTES_MAX, StringShard};
 
-/// Strings of a column that are told apart, at most: their numbers, and twice as many slots, have 32 bits.
+/// Maximum strings of a column: their numbers, and twice as many slots, must fit 32 bits.
 const STRINGS_MAX: u64 = 1 << 30;
-/// Bytes on the device for each string, at most.
+/// Maximum device bytes for each string.
 const STRING_BYTES: u64 = 64;
-/// Bytes of what tiles of the scan tell each other.
+/// Bytes that each tile of the scan publishes for look-back.
 const SUM_BYTES: u64 = 16;
 
 /// The strings of a batch.
@@ -35,16 +35,17 @@ pub(super) struct Strings<'a> {
     stream: &'a Stream,
     control: &'a Buffer,
     batch: &'a DeviceBatch<'a>,
-    /// Of each string.
+    /// The slot of each string.
     slots: Buffer,
     table: Buffer,
     codes: Buffer,
-    /// The distinct strings side by side, and where each ends, behind a 0; nothing where the host does not get them.
+    /// The distinct strings, concatenated, and their end offsets after an initial 0; empty if the host does not get
+    /// them.
     text: Vec<u8>,
     ends: Vec<i64>,
-    /// The same on the device, until somebody takes it.
+    /// The same on the device, until taken.
     on_device: Option<(Buffer, Buffer)>,
-    /// What is written for each code, once the dictionary is known; `None`: the code.
+    /// The final code for each preliminary one, once the dictionary is known; `None`: they are equal.
     ranks: Option<Buffer>,
 }
 
@@ -67,7 +68,7 @@ pub(super) fn dictionary_of(strings: &mut [Strings<'_>], value_type: &DataType) 
 }
 
 impl<'a> Strings<'a> {
-    /// Finds the distinct strings among those that a row of the batch has. `brings`: the host gets them.
+    /// Finds the distinct strings that occur in rows of the batch. `brings`: they are also copied to the host.
     pub(super) fn find(
         stream: &'a Stream,
         control: &'a Buffer,
@@ -78,7 +79,7 @@ impl<'a> Strings<'a> {
         let plain_rows = if batch.plain().count + batch.delta().count > 0 { batch.rows } else { 0 };
         let count = batch.entries + plain_rows;
         if count > STRINGS_MAX {
-            return declined(format!("{count} strings are too many to tell them apart at once"));
+            return declined(format!("{count} strings exceed the limit of one dictionary"));
         }
         if count * STRING_BYTES > stream.free_bytes() / 2 {
             return Err(DecodeError::NoRoom(format!("no room on the device to tell {count} strings apart")));
@@ -178,7 +179,7 @@ impl<'a> Strings<'a> {
         })
     }
 
-    /// Takes some tiles of the strings as kernels test them, if they are in the order of the dictionary.
+    /// Takes some tiles of the strings in the form that test kernels read, if they are in dictionary order.
     pub(super) fn for_tests(
         &mut self,
         dictionary: &Dictionary,
@@ -211,7 +212,7 @@ impl<'a> Strings<'a> {
         Ok(Some(StringShard { strings, bytes, tile_starts, ends: tile_ends, text_bytes }))
     }
 
-    /// Writes the codes of each page side by side, from its first row on, in `width_bytes` each.
+    /// Writes the codes of each page contiguously, `width_bytes` wide, from the page's first row.
     pub(super) fn decode(&self, width_bytes: u64, target: Ptr<'_, *mut u8>) -> Result<(), DecodeError> {
         self.code(self.batch.plain(), self.batch.entries, width_bytes, target)?;
         self.code(self.batch.delta(), self.batch.entries, width_bytes, target)?;

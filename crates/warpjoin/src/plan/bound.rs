@@ -1,4 +1,4 @@
-//! Plans with the values of their parameters.
+//! Binds the values of a plan's parameters.
 
 use super::{AggregateCall, JoinPlan, Mark, Plan, PlanKind, SortKey};
 use crate::expr::Expr;

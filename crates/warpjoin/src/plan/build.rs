@@ -1,4 +1,4 @@
-//! Device plans made of other ones.
+//! Builders of device plans.
 
 use std::sync::Arc;
 
@@ -40,20 +40,20 @@ pub(crate) fn aggregate(input: Plan, group_by: Vec<Expr>, aggregates: Vec<Aggreg
 }
 
 impl Plan {
-    /// This plan, marked as one that is run once.
+    /// This plan, marked as one that runs once.
     pub(crate) fn shared_by(self, share: Share) -> Self {
         let schema = Arc::clone(&self.schema);
         Self { kind: PlanKind::Marked { input: Box::new(self), mark: Mark::Shared(share) }, schema }
     }
 
-    /// This plan as one that may stand in several places, and runs once.
+    /// This plan as a shared node, which may occur in several places and runs once.
     pub(crate) fn into_shared(self) -> Self {
         let schema = self.schema.clone();
         Self { kind: PlanKind::Shared(Arc::new(self)), schema }
     }
 }
 
-/// The rows, written down.
+/// The rows, materialized.
 pub(crate) fn written(input: Plan) -> Plan {
     let schema = input.schema.clone();
     Plan { kind: PlanKind::Marked { input: Box::new(input), mark: Mark::Written }, schema }
@@ -71,7 +71,7 @@ pub(crate) fn filter(input: Plan, predicate: Expr) -> Plan {
     Plan { kind: PlanKind::Filter { input: Box::new(input), predicate }, schema }
 }
 
-/// The rows and a number of each.
+/// The rows, each with a number.
 pub(crate) fn numbered(input: Plan) -> Plan {
     with_field(input, Field::new("row", DataType::UInt64, false), |input| PlanKind::Numbered { input })
 }
@@ -100,8 +100,8 @@ pub(crate) fn sort(input: Plan, keys: Vec<SortKey>) -> Plan {
     Plan { kind: PlanKind::Sort { input: Box::new(input), keys, skip: 0, fetch: None }, schema }
 }
 
-/// Build rows and probe rows with equal keys, nulls being equal; without any key, all pairs. Puts out all build columns,
-/// then all probe columns.
+/// Pairs of build and probe rows with equal keys, where nulls are equal; without keys, all pairs. Outputs all build
+/// columns, then all probe columns.
 pub(crate) fn join(build: Plan, probe: Plan, on: Vec<(Expr, Expr)>, kind: JoinKind) -> Plan {
     let on = if on.is_empty() { vec![(zero(DataType::Int32), zero(DataType::Int32))] } else { on };
     let output = (0..build.schema.fields().len() + probe.schema.fields().len()).collect();
@@ -121,12 +121,12 @@ pub(crate) fn join_node(join: JoinPlan) -> Plan {
     Plan { kind: PlanKind::Join(Box::new(join)), schema: Arc::new(schema) }
 }
 
-/// The rows, and a column that says whether there are some of others.
+/// The rows, and a column that says whether the rows of `of` exist.
 pub(crate) fn has_rows(input: Plan, of: RowsOf) -> Plan {
     with_field(input, Field::new("has_rows", DataType::Int64, false), |input| PlanKind::HasRows { input, of })
 }
 
-/// Plans need no names; these tell columns apart where a plan is shown.
+/// A schema with generated names: plans need none, but names tell columns apart in EXPLAIN.
 fn schema_of(columns: &[Expr]) -> Arc<Schema> {
     let field =
         |(index, column): (usize, &Expr)| Field::new(format!("c{index}"), column.data_type.clone(), column.nullable);

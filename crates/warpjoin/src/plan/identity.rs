@@ -1,7 +1,7 @@
 //! Identities of plan nodes and calls.
 //!
-//! A node is identified without its inputs: who compares plans numbers them from the leaves up, so that long plans are not
-//! written again for each of their nodes.
+//! A node is identified without its inputs: plans are compared by numbering nodes from the leaves up, so that a subtree
+//! is not written again for each node above it.
 
 use std::sync::Arc;
 

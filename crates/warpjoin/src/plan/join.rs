@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use super::{JoinKind, JoinPlan, Plan};
 use crate::expr::{Expr, ExprKind};
 
-/// What a join does with its sides; see [`JoinPlan`].
+/// A join without its sides; see [`JoinPlan`].
 #[derive(Debug, Clone)]
 pub(crate) struct JoinSpec {
     pub on: Vec<(Expr, Expr)>,
@@ -45,7 +45,7 @@ impl JoinSpec {
         }
     }
 
-    /// The join over what `with` makes of its expressions.
+    /// The join with its expressions replaced by `with`.
     pub(crate) fn try_map<E>(&self, with: &mut dyn FnMut(&Expr) -> Result<Expr, E>) -> Result<Self, E> {
         let mut on = vec![];
         for (build, probe) in &self.on {
@@ -57,8 +57,8 @@ impl JoinSpec {
 }
 
 impl JoinSpec {
-    /// Whether all keys are constants: every build row is a candidate for every probe row, and moving rows to the owners of
-    /// their keys would bring all of them to one device.
+    /// Whether all keys are constants: every build row is a candidate for every probe row, and an exchange by key would
+    /// send all rows to one device.
     pub(crate) fn is_nested(&self) -> bool {
         is_nested(&self.on)
     }

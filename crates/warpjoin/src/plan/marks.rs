@@ -1,4 +1,4 @@
-//! What the optimizer has marked in a plan: tables that several joins probe, and the filters that are made of them.
+//! The optimizer's marks in a plan: shared build sides, and the runtime filters made from them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ impl Plan {
         has_filters
     }
 
-    /// Whether a part of this plan reads a table that a part of `other` shares, and this plan does not. Parts that are run
-    /// once stand in both, with the tables that they share and read.
+    /// Whether this plan reads a shared table that is built in `other` but not in this plan. Shared parts, which run
+    /// once, count in both plans.
     pub(crate) fn reads_tables_of(&self, other: &Plan) -> bool {
         let (mut read, mut own) = (vec![], vec![]);
         self.visit_marks(&mut |mark| {
@@ -49,7 +49,7 @@ impl Plan {
         is_made
     }
 
-    /// Shows all marks, those of plans in several places once. Below a mark for which `see` says no, nothing is looked at.
+    /// Visits all marks, those of shared plans once. Returning false from `see` skips the marks below.
     pub(crate) fn visit_marks(&self, see: &mut dyn FnMut(&Mark) -> bool) {
         self.visit_marks_but(&mut HashSet::new(), see);
     }

@@ -1,4 +1,4 @@
-//! What of a plan is one sort: its keys, the rows that are wanted of it, and what stands on it.
+//! The part of a plan that runs as one sort: its keys, the range of rows that is needed, and the nodes above it.
 
 use arrow::datatypes::SchemaRef;
 
@@ -6,7 +6,7 @@ use super::{FetchPlan, Plan, PlanKind, SortKey};
 use crate::expr::{Expr, ExprKind};
 use crate::window::WindowCall;
 
-/// Rows of an order that are wanted.
+/// The range of rows of an order that is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutputRange {
     pub skip: u64,
@@ -16,7 +16,7 @@ pub(crate) struct OutputRange {
 impl OutputRange {
     pub(crate) const ALL: Self = Self { skip: 0, fetch: None };
 
-    /// This range of what `inner` leaves.
+    /// This range, applied to the rows of `inner`.
     fn within(self, inner: Self) -> Self {
         let left = inner.fetch.map(|fetch| fetch.saturating_sub(self.skip));
         let fetch = match (left, self.fetch) {
@@ -26,27 +26,27 @@ impl OutputRange {
         Self { skip: inner.skip.saturating_add(self.skip), fetch }
     }
 
-    /// The end of the rows that it looks at.
+    /// The end of the range.
     pub(crate) fn end(self) -> u64 {
         self.fetch.map_or(u64::MAX, |fetch| fetch.saturating_add(self.skip))
     }
 }
 
-/// A sort or window, and the projections and limits that stand on it.
+/// A sort or window, and the projections, fetches and limits above it.
 #[derive(Debug)]
 pub(crate) struct Ordered<'a> {
-    /// What is sorted, or the window.
+    /// The input of the sort, or the window itself.
     pub input: &'a Plan,
     /// `None`: the input is a window, whose rows lie in its order.
     pub keys: Option<&'a [SortKey]>,
     pub range: OutputRange,
-    /// Over the input, then over each other.
+    /// Projections before the sort: the first over the input, each other one over the one before.
     pub projections: Vec<&'a [Expr]>,
-    /// What is done with the rows once they are in order: from the first fetch on, of rows that are wanted only.
+    /// Steps after the sort, from the first fetch on; they run only for rows in the range.
     pub behind: Vec<RowWise<'a>>,
 }
 
-/// What puts out a row for each that comes in.
+/// A step that outputs one row for each input row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RowWise<'a> {
     Project(&'a [Expr]),

@@ -1,4 +1,4 @@
-//! Of which table a column of a plan comes.
+//! Traces a column of a plan to the table that it comes from.
 
 use std::sync::Arc;
 
@@ -7,12 +7,13 @@ use crate::Table;
 use crate::expr::ExprKind;
 
 impl Plan {
-    /// Whether the rows come in the order of a column of a table.
+    /// Whether `column` comes from a sorted column of a table.
     pub(crate) fn is_in_order_of(&self, column: usize, inputs: &[Arc<Table>]) -> bool {
         self.traces(inputs, column, false, &|table, column| table.statistics()[column].sorted)
     }
 
-    /// Whether a column is one of a table for which `holds`; `of_group` answers for a single group key.
+    /// Whether a column comes from a table's column for which `holds` is true; `of_group`: the answer for a single
+    /// group key.
     pub(crate) fn traces(
         &self,
         inputs: &[Arc<Table>],

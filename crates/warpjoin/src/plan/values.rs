@@ -1,5 +1,5 @@
-//! How many different values there can be of what a plan puts out, before it runs: by the bounds and dictionaries of the
-//! tables that it scans.
+//! Upper bounds of the number of distinct values in a plan's output, from the bounds and dictionaries of the tables
+//! that it scans.
 
 use arrow::datatypes::DataType;
 
@@ -8,12 +8,13 @@ use crate::column::Domain;
 use crate::column::holds_strings;
 use crate::expr::{Expr, ExprKind};
 
-/// Columns and expressions that are looked at for one answer: those of a plan may refer to each other twice, layer by layer.
+/// Maximum columns and expressions visited for one answer: each layer of a plan may refer to the one below several
+/// times.
 const STEPS_MAX: u32 = 10_000;
 
 impl Plan {
-    /// Most combinations of the values, or nulls, of several expressions over the columns, as far as tables know; `None`:
-    /// nobody does, or there are floats among them.
+    /// Maximum combinations of the values, nulls included, of several expressions over the columns; `None`: unknown, or
+    /// one of them is a float.
     pub fn combinations_max(&self, exprs: &[Expr]) -> Option<u64> {
         self.combinations(exprs, &mut { STEPS_MAX })
     }
@@ -25,7 +26,7 @@ impl Plan {
         })
     }
 
-    /// Most different values of a column, null apart.
+    /// Maximum distinct values of a column, not counting null.
     fn values(&self, column: usize, steps: &mut u32) -> Option<u64> {
         *steps = steps.checked_sub(1)?;
         match &self.kind {

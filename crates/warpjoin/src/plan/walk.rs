@@ -1,4 +1,4 @@
-//! Walks through a whole plan. A part that stands in several places is visited once.
+//! Visits a whole plan. A part that occurs in several places is visited once.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -9,7 +9,7 @@ use crate::devices::DeviceSet;
 use crate::{Result, Table};
 
 impl Plan {
-    /// The tables that it scans, each as often as it does.
+    /// The tables that it scans, once for each scan.
     pub(crate) fn tables(&self) -> Vec<Arc<Table>> {
         let mut tables = vec![];
         let mut plans = vec![self];
@@ -22,7 +22,7 @@ impl Plan {
         tables
     }
 
-    /// The numbers of its inputs, each as often as it reads them.
+    /// The indices of its inputs, once for each node that reads them.
     pub(crate) fn input_numbers(&self) -> Vec<usize> {
         let mut numbers = vec![];
         let mut plans = vec![self];
@@ -35,7 +35,7 @@ impl Plan {
         numbers
     }
 
-    /// The plan over the same tables as [`Table::on`] all of these devices.
+    /// The plan with its tables replaced by [`Table::on`] for all of these devices.
     pub(crate) fn on(self, devices: &Arc<DeviceSet>) -> Result<Self> {
         self.try_rewritten(&mut |mut plan| {
             if let PlanKind::Scan { table, .. } = &mut plan.kind {

@@ -67,7 +67,7 @@ impl Plan {
         }
     }
 
-    /// A column's name, by which a reader tells a relation.
+    /// The name of its first column, to identify it for a reader.
     pub(crate) fn first_column(&self) -> String {
         match &self.kind {
             PlanKind::Scan { table, projection } => {
@@ -105,7 +105,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Which rows go on, in words.
+/// The range of rows, in words.
 fn window(skip: u64, fetch: Option<u64>) -> String {
     let skip = if skip > 0 { format!(", skip={skip}") } else { String::new() };
     skip + &fetch.map(|fetch| format!(", fetch={fetch}")).unwrap_or_default()

@@ -19,7 +19,7 @@ use crate::{Error, Result};
 
 /// Shards begin at multiples of this, so that validity bitmaps are cut between bytes.
 const SHARD_ALIGNMENT_ROWS: u64 = 64;
-/// Bytes that are uploaded without looking whether the upload is cancelled.
+/// Bytes uploaded between checks for cancellation.
 const UPLOAD_BYTES: usize = 256 << 20;
 
 /// Collects batches into a [`Table`]. Host memory holds the encoded columns until `finish`.
@@ -43,7 +43,7 @@ impl TableBuilder {
         Self { devices, schema, encoder, cancel: None, budget, place: None, on_first_bytes_max: 0 }
     }
 
-    /// Chooses how string columns are stored. Call it before the first [`Self::push`]: it starts anew.
+    /// Chooses how string columns are stored. Call it before the first [`Self::push`]: it drops rows pushed before.
     #[must_use]
     pub fn with_strings(mut self, strings: StringEncoding) -> Self {
         self.encoder = TableEncoder::new(self.schema.clone(), strings);
@@ -57,23 +57,23 @@ impl TableBuilder {
         self
     }
 
-    /// [`Self::finish`] fails where more than that would be in use.
+    /// Limits the memory in use: [`Self::finish`] fails rather than exceed it.
     #[must_use]
     pub fn with_memory_budget(mut self, budget: MemoryBudget) -> Self {
         self.budget = budget;
         self
     }
 
-    /// All columns lie in the host's memory, where kernels read them over the bus. Else those do that leave too little room for
-    /// queries on a device.
+    /// Places all columns in host memory, where kernels read them over the bus. By default only columns that would
+    /// leave too little device memory for queries lie there.
     #[must_use]
     pub fn in_host_memory(mut self) -> Self {
         self.place = Some(MemoryPlace::Host);
         self
     }
 
-    /// All rows go to the first device alone, if they take at most so many bytes there. It is a table of the
-    /// [`member`](crate::Session::member) of that device then.
+    /// Places all rows on the first device if they take at most `bytes` there. The table then belongs to the
+    /// [`member`](crate::Session::member) of that device.
     #[must_use]
     pub fn on_first_up_to(mut self, bytes: u64) -> Self {
         self.on_first_bytes_max = bytes;
@@ -88,7 +88,7 @@ impl TableBuilder {
         self.push_to(0, batch)
     }
 
-    /// The same, as the next rows of a part: all rows of part 0 come first, then those of part 1, and so on.
+    /// As [`Self::push`], into a part: the table has all rows of part 0 first, then those of part 1, and so on.
     ///
     /// # Errors
     /// As [`Self::push`].

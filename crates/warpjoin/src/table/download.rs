@@ -1,4 +1,4 @@
-//! The way of a table's columns back to the host, some rows at a time.
+//! Downloads a table's columns to the host, some rows at a time.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::Result;
 use crate::column::{ColumnType, Domain, EncodedRows, Validity, decode_rows};
 use crate::devices::DeviceSet;
 
-/// Rows of a piece: enough for the bus to be at its rate, and for all cores to have something to do.
+/// Rows of a piece: enough to saturate the bus, and to give all cores work.
 const PIECE_ROWS: usize = 1 << 20;
-/// The first piece has a batch or a few, for those who want no more; each has more than the one before.
+/// Maximum batches of the first piece, which is small for readers that stop early; later pieces grow.
 const FIRST_BATCHES: usize = 8;
 const GROWTH: usize = 4;
 
-/// The rows of columns of a table, in row order, some batches at a time.
+/// Iterates over the rows of some columns of a table, in row order, some batches at a time.
 pub struct Pieces {
     devices: Arc<DeviceSet>,
     schema: SchemaRef,
@@ -27,8 +27,9 @@ pub struct Pieces {
     /// Rows and columns on each device.
     shards: Vec<(u64, Vec<Arc<StoredColumn>>)>,
     batch_rows: usize,
-    /// The device and the row of the next piece, and its batches at most: a multiple of 8, so that bitmaps are cut between bytes.
+    /// Device and first row of the next piece.
     next: (usize, usize),
+    /// Maximum batches of the next piece: a multiple of 8, so that bitmaps are cut between bytes.
     batches: usize,
 }
 
@@ -43,7 +44,7 @@ impl Pieces {
         Self { devices, schema, types, shards, batch_rows, next: (0, 0), batches: FIRST_BATCHES }
     }
 
-    /// Rows of a device from one on.
+    /// Reads `rows` rows of a device, from row `first`.
     fn read(&self, device: usize, first: usize, rows: usize) -> Result<Vec<RecordBatch>> {
         let stream = &self.devices.load_streams()[device];
         let columns = self.types.iter().zip(&self.shards[device].1);
@@ -131,7 +132,7 @@ impl ColumnPiece {
     }
 }
 
-/// Lets offsets (u64, little endian) begin at 0. Gives the first and the last one as they were.
+/// Rebases offsets (u64, little endian) to begin at 0. Returns the original first and last offset.
 pub(super) fn rebase_offsets(offsets: &mut [u8]) -> (usize, usize) {
     let slots = offsets.as_chunks_mut::<OFFSET_BYTES>().0;
     let first = slots.first().map_or(0, |raw| u64::from_le_bytes(*raw));

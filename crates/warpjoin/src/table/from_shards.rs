@@ -1,6 +1,6 @@
 //! Tables of columns that are on the devices already.
 //!
-//! Owns the check that buffers fit what is said of them. Must not read what they hold.
+//! Owns the check that buffers match their description. Must not read their contents.
 
 use std::sync::Arc;
 
@@ -15,18 +15,17 @@ use crate::{Error, Result};
 /// Rows whose validity is on the host at once: a multiple of 8.
 const COUNTED_ROWS: usize = 64 << 20;
 
-/// What a caller says of a column that is on the devices already.
+/// A caller's description of a column that is on the devices already.
 #[derive(Debug, Clone)]
 pub struct ResidentColumn {
     /// Type, domain and, for codes, the dictionary; the layout of the buffers follows from the domain.
     pub column_type: ColumnType,
-    /// What is known of the values: a join with a build key that is `unique` compiles less, and a group-by with such a key
-    /// may tell groups by rows. So it must be true.
+    /// Statistics of the values. They must be true: joins and group-bys rely on `unique` keys.
     pub statistics: ColumnStatistics,
 }
 
 impl ResidentColumn {
-    /// A column without nulls of which nothing else is known.
+    /// A column without nulls and without further statistics.
     pub fn new(data_type: DataType, domain: Domain) -> Self {
         let column_type = ColumnType { data_type, has_nulls: false, domain, dictionary: None };
         let statistics = ColumnStatistics { null_count: 0, distinct: None, sorted: false, unique: None };
@@ -45,10 +44,10 @@ impl Table {
     /// null rows do not count); one without brings none. Strings are codes of their dictionary, or
     /// offsets (u64, rows + 1 of them) and bytes.
     ///
-    /// What wrote the buffers must have ended: synchronize its stream first. Nulls are counted here, whatever
-    /// `statistics` say of them: validity bitmaps are read, an eighth of a byte a row. Every value must lie in
-    /// its column's domain, every code in its dictionary, and what is said to be unique has to be: generated
-    /// kernels rely on it, and nothing checks it here.
+    /// The work that writes the buffers must have ended: synchronize its stream first. Nulls are counted here from the
+    /// validity bitmaps (one bit a row), whatever `statistics` say. Every value must lie in its column's domain, every
+    /// code in its dictionary, and columns declared unique must be unique: generated kernels rely on this, and it is
+    /// not checked.
     ///
     /// # Errors
     /// When the schema, the columns and the shards contradict each other, a type can't live on a
@@ -96,7 +95,7 @@ impl Table {
     }
 }
 
-/// Tells whether the domain is one of the type.
+/// Checks that the domain fits the type.
 fn check_domain(facts: &ColumnType) -> Result<()> {
     check_type(&facts.data_type)?;
     let has_codes = is_string(&facts.data_type) || matches!(facts.data_type, DataType::Dictionary(..));

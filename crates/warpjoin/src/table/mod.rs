@@ -1,4 +1,4 @@
-//! Tables on devices: their shards, statistics and samples, and the way of columns to devices and back.
+//! Tables on devices: their shards, statistics and samples, and the transfer of columns to devices and back.
 //!
 //! Must not know plans or queries.
 

@@ -1,5 +1,4 @@
-//! Tables that stay on devices until these need the memory: then columns of theirs go to the host's memory, and come back when
-//! there is room again.
+//! Tables whose columns are evicted to host memory when a device needs room, and come back when there is room again.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -11,9 +10,9 @@ use super::stored::MovedBytes;
 use crate::Result;
 use crate::devices::MemoryBudget;
 
-/// How long columns stay in the host's memory at least: moving them costs as much as reading them there once or twice.
+/// Minimum time that columns stay in host memory: moving them costs as much as reading them there once or twice.
 const STAYS: Duration = Duration::from_secs(10);
-/// Columns come back only where a quarter of a device's budget stays free.
+/// Columns come back only if a quarter of a device's budget stays free.
 const FREE_DIVISOR: u64 = 4;
 
 /// A table whose columns may leave the devices.
@@ -24,8 +23,8 @@ pub(super) struct Movable {
 }
 
 impl Table {
-    /// Lets columns go to the host's memory when an allocation on a device needs theirs. Queries read them over the bus then,
-    /// until there is room for them again.
+    /// Allows columns to be evicted to host memory when an allocation on a device needs the room. Queries then read
+    /// them over the bus until there is room for them again.
     pub fn make_room_when_asked(self: &Arc<Self>) {
         let movable = self.movable.get_or_init(|| {
             let movable = Arc::new(Movable { table: Arc::downgrade(self), left: Mutex::default() });
@@ -38,7 +37,7 @@ impl Table {
         debug_assert!(movable.table.ptr_eq(&Arc::downgrade(self)), "of another table");
     }
 
-    /// Brings columns back that have left the devices, as far as these have room within `budget`.
+    /// Brings evicted columns back, as far as the devices have room within `budget`.
     ///
     /// # Errors
     /// When a device fails.

@@ -5,12 +5,12 @@ use warpjoin_device::{Buffer, Cause, MemoryPlace, Stream};
 use crate::Result;
 use crate::devices::{alloc_in_order, place_of};
 
-/// Memory for a column; `wanted`: where, if that matters.
+/// Memory for a column, at the place `wanted` if given.
 pub(super) fn alloc_column(stream: &Stream, bytes: u64, wanted: Option<MemoryPlace>) -> Result<Buffer> {
     wanted.map_or_else(|| alloc_in_order(stream, bytes), |place| Ok(stream.alloc_at(place, bytes)?))
 }
 
-/// A copy of a buffer there, which is enqueued.
+/// A copy of a buffer at another place. The copy is enqueued.
 pub(super) fn copied(stream: &Stream, buffer: &Buffer, place: MemoryPlace) -> Result<Buffer> {
     let copy = stream.alloc_at(place, buffer.bytes())?;
     stream.copy((buffer, 0), (&copy, 0), buffer.bytes())?;

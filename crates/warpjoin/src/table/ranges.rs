@@ -1,4 +1,4 @@
-//! What the values of a column span on each device, where the rows lie in its order.
+//! Ranges of a column's values on each device, for rows sorted by the column.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,12 +10,12 @@ use crate::{Error, Result};
 /// The least and the greatest value of each device; `None` for those without rows.
 pub(crate) type Ranges = Arc<[Option<[i128; 2]>]>;
 
-/// Of columns that were asked for; `None`: they have none.
+/// The ranges of columns read so far; `None`: the column has none.
 #[derive(Debug, Default)]
 pub(super) struct KnownRanges(Mutex<HashMap<usize, Option<Ranges>>>);
 
 impl Table {
-    /// What an integer column spans on each device, if no row is smaller than the one before it.
+    /// The range of a sorted integer column on each device; `None` if the column is not sorted.
     pub(crate) fn sorted_ranges(&self, column: usize) -> Option<Ranges> {
         let column_type = &self.column_types()[column];
         let is_integer = matches!(column_type.domain, Domain::Int { .. }) && column_type.dictionary.is_none();

@@ -1,4 +1,4 @@
-//! Copies of a table on other single devices, for queries that find its own device busy.
+//! Copies of a one-device table on other devices, for queries that find its own device busy.
 //!
 //! They are kept while memory is free: an allocation that fails drops those that no query uses.
 
@@ -13,7 +13,7 @@ use crate::Result;
 use crate::devices::waits::Waits;
 use crate::devices::{DeviceSet, MemoryBudget};
 
-/// The part of a device's memory up to which it takes replicas: the rest is for queries.
+/// Replicas take up to this fraction of a device's memory (1 / divisor): the rest is for queries.
 const REPLICAS_DIVISOR: u64 = 2;
 
 /// Copies of one table.
@@ -65,7 +65,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Whether a device has room for what is missing of copies of these tables.
+    /// Whether a device has room for copies of these tables, not counting those that it already has.
     pub(crate) fn have_room_on(tables: &[Arc<Self>], devices: &Arc<DeviceSet>, budget: MemoryBudget) -> bool {
         let is_there =
             |table: &&Arc<Self>| table.replicas.locked().iter().any(|known| Arc::ptr_eq(&known.devices, devices));

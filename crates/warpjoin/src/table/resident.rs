@@ -32,15 +32,15 @@ pub struct Table {
     exact_bounds: bool,
     /// Rows on the host; `None` where the table was made on the devices.
     sample: Option<TableSample>,
-    /// How its columns leave the devices, if they may. Tables that share all columns share it.
+    /// Eviction of its columns, if allowed. Tables that share all columns share it.
     pub(super) movable: Arc<OnceLock<Arc<Movable>>>,
-    /// Of a table on one of several devices: the same on all of them.
+    /// For a table on one of several devices: the same table on all of them.
     on_all: OnceLock<Arc<Self>>,
     pub(super) replicas: Arc<Replicas>,
     pub(super) ranges: KnownRanges,
 }
 
-/// The rows of a table on one device, and where its columns lie.
+/// The rows of a table on one device, with columns that may move.
 struct StoredShard {
     rows: u64,
     first_row: u64,
@@ -122,8 +122,8 @@ impl Table {
         }
     }
 
-    /// The table as one of all these devices: as it is; if it lies on one of them alone, with no rows on the others, or, if it is
-    /// large, a copy in runs on all.
+    /// The table as a table of all these devices. If it lies on one of them alone, the other devices have no rows, or,
+    /// if the table is large, its rows are copied in runs to all of them.
     ///
     /// # Errors
     /// When it lies on other devices.
@@ -178,7 +178,7 @@ impl Table {
         }
         for ((table, index), field) in columns.iter().zip(schema.fields()) {
             if !Arc::ptr_eq(&table.devices, &first.devices) || rows_of(table) != rows {
-                return Err(Error::InvalidArgument(format!("the rows of column {} lie elsewhere", field.name())));
+                return Err(Error::InvalidArgument(format!("column {} has other rows or devices", field.name())));
             }
             let fits = |column: &ColumnType| {
                 column.data_type == *field.data_type() && (field.is_nullable() || !column.has_nulls)
@@ -217,7 +217,7 @@ impl Table {
         Ok(table.with_facts_of(self))
     }
 
-    /// The same rows as those of another table, of which is known what is known of that.
+    /// This table, which has the rows of `other`, with the facts known of `other`.
     fn with_facts_of(mut self, other: &Self) -> Self {
         let columns: Vec<_> = (0..other.column_types.len()).map(|index| (other.sample.as_ref(), index)).collect();
         self.sample = TableSample::of_columns(&columns);
@@ -225,8 +225,8 @@ impl Table {
         self
     }
 
-    /// Moves all columns to the devices or to the host's memory; queries that use them go on. Columns that another table shares
-    /// move there, too.
+    /// Moves all columns to the devices or to host memory; queries that use them go on. A column shared with another
+    /// table moves for both.
     ///
     /// # Errors
     /// When there is no room within `budget`, or a device fails; some columns may have moved then.
@@ -252,7 +252,8 @@ impl Table {
         self.shards[device].columns[column].move_to(place, stream)
     }
 
-    /// It was uploaded: its domains are the smallest and largest values, and some of its rows stay on the host.
+    /// Marks an uploaded table: its domains are the smallest and largest values, and a sample of its rows stays on the
+    /// host.
     pub(crate) fn with_sample(mut self, sample: TableSample) -> Self {
         self.exact_bounds = true;
         self.sample = Some(sample);
@@ -295,7 +296,7 @@ impl Table {
         self.sample.iter().for_each(TableSample::forget_results);
     }
 
-    /// One shard a device, in row order, as the columns lie now. Who has them keeps the memory.
+    /// One shard for each device, in row order, with the columns where they lie now. The shards keep the memory alive.
     pub fn shards(&self) -> Vec<Shard> {
         self.shards.iter().map(StoredShard::shard).collect()
     }
@@ -351,7 +352,7 @@ impl Table {
         Ok(pieces.into_iter().flatten().collect())
     }
 
-    /// The same, some batches at a time: who stops early leaves the other rows where they are. The first piece is small.
+    /// As [`Self::download`], some batches at a time, so that a reader may stop early. The first piece is small.
     ///
     /// # Errors
     /// When there is no such column, or `batch_rows` is 0.

@@ -9,9 +9,9 @@ use crate::column::{ColumnType, Domain, EncodedColumn};
 use crate::expr::Expr;
 use crate::identity::Identity;
 
-/// Rows of a sample. A share of one in a thousand is seen twice in it.
+/// Rows of a sample: enough to see a row of frequency 1/1000 about twice.
 const SAMPLE_ROWS: u64 = 2048;
-/// Conditions that are remembered with a sample: what was asked for longest ago goes.
+/// Maximum conditions remembered with a sample; the least recently used one is dropped.
 const CONDITIONS_MAX: usize = 64;
 
 /// Some rows of a table, in row order, or all rows of a small one.
@@ -23,7 +23,7 @@ pub(crate) struct TableSample {
     kept: Mutex<Vec<(Identity, Kept)>>,
 }
 
-/// The rows of a sample for which a condition is true; `None`: nobody can tell on the host.
+/// The rows of a sample for which a condition is true; `None`: the host can't evaluate it.
 pub(crate) type Kept = Option<Arc<[bool]>>;
 
 /// The sampled rows of a column.
@@ -32,14 +32,14 @@ pub(crate) struct SampledColumn {
     pub values: SampledValues,
     /// Which rows are not null; `None`: all.
     pub valid: Option<Vec<bool>>,
-    /// Estimated different values among the rows of the table; `None`: unknown.
+    /// Estimated distinct values in the table; `None`: unknown.
     distinct: OnceLock<Option<f64>>,
 }
 
 /// Values of sampled rows.
 #[derive(Debug)]
 pub(crate) enum SampledValues {
-    /// Everything that is stored as an integer; codes of strings.
+    /// Values stored as integers; codes of strings.
     Ints(Vec<i128>),
     /// Floats of either width.
     Floats(Vec<f64>),
@@ -62,7 +62,7 @@ impl TableSample {
         sampled_rows(rows).into_iter().map(|row| row as u64).collect()
     }
 
-    /// Adds the next column of a table, of which the sampled rows were taken: their values in its layout, and which are valid.
+    /// Adds the sampled rows of the next column of a table: their values in its layout, and their validity.
     pub(crate) fn push_taken(
         &mut self,
         column_type: &ColumnType,
@@ -89,8 +89,8 @@ impl TableSample {
         self.columns.get(index).map(|column| &**column)
     }
 
-    /// The sample of a table of columns of others, with as many rows each: which rows are sampled depends only on their
-    /// number. `None` if a table has no sample.
+    /// The sample of a table that is made of columns of other tables with the same number of rows. This works because
+    /// the sampled positions depend only on that number. `None` if a table has no sample.
     pub(super) fn of_columns(columns: &[(Option<&Self>, usize)]) -> Option<Self> {
         let rows = columns.first().and_then(|(sample, _)| Some((*sample)?.rows)).unwrap_or(0);
         let column = |(sample, index): &(Option<&Self>, usize)| Some(Arc::clone((*sample)?.columns.get(*index)?));
@@ -98,7 +98,7 @@ impl TableSample {
         Some(Self { rows, columns, kept: Mutex::default() })
     }
 
-    /// Estimated different values of a column among the `table_rows` rows of its table.
+    /// Estimated distinct values of a column in a table of `table_rows` rows.
     pub(crate) fn distinct(&self, index: usize, table_rows: u64) -> Option<f64> {
         let column = self.columns.get(index)?;
         *column.distinct.get_or_init(|| {
@@ -112,8 +112,8 @@ impl TableSample {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// The rows for which `condition`, over the table's columns, is true: as `find` tells, or told before. A planner asks
-    /// for the same several times, and most queries come again.
+    /// The rows for which `condition`, over the table's columns, is true. Computed by `find` and remembered: a planner
+    /// asks several times, and queries repeat.
     pub(crate) fn kept(&self, condition: &Expr, find: impl FnOnce() -> Option<Vec<bool>>) -> Kept {
         let Some(identity) = Identity::in_session(condition) else { return find().map(Arc::from) };
         let locked = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,8 +154,8 @@ impl SampledColumn {
     }
 }
 
-/// Different values among `table_rows` rows, from a sample of `rows` with so many different ones, of which `singles`
-/// came once: if all values are as frequent, the repeats tell.
+/// Estimates the distinct values among `table_rows` rows from a sample of `rows` rows with `distinct` distinct values,
+/// `singles` of which occur once. Assumes that all values are equally frequent.
 fn distinct_among(rows: f64, distinct: f64, singles: f64, table_rows: f64) -> f64 {
     if rows >= table_rows || singles == 0.0 {
         return distinct;
@@ -172,7 +172,7 @@ fn distinct_among(rows: f64, distinct: f64, singles: f64, table_rows: f64) -> f6
     high
 }
 
-/// Rows from anywhere, each once: rows of one stretch each would never show two equal values of a sorted column.
+/// Positions of randomly chosen rows, each once. Evenly spaced rows would rarely show equal values of a sorted column.
 fn sampled_rows(rows: u64) -> Vec<usize> {
     if rows <= SAMPLE_ROWS {
         return (0..rows as usize).collect();
@@ -183,7 +183,7 @@ fn sampled_rows(rows: u64) -> Vec<usize> {
     sampled
 }
 
-/// A number that looks random; the same one each time, so that plans are.
+/// A pseudorandom number; deterministic, so that plans are too.
 fn mixed(number: u64) -> u64 {
     let mut word = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for factor in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {

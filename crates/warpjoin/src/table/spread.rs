@@ -1,4 +1,4 @@
-//! A table of one device on several: queries that join it with tables on all of them read it there.
+//! Copies a table of one device to several, for queries that join it with tables on all of them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::Result;
 use crate::devices::DeviceSet;
 use crate::devices::waits::Waits;
 
-/// Bytes from which on a table is copied to runs on all devices: less is scanned on one as fast.
+/// Minimum bytes of a table that is copied in runs to all devices: one device scans a smaller one as fast.
 const SPREAD_BYTES_MIN: u64 = 256 << 20;
 
 /// The rows of the table in runs on these devices; `None` if it is better read where it is.
@@ -48,7 +48,7 @@ fn runs(table: &Table, whole: &Shard, streams: &[Stream]) -> Result<Vec<Shard>> 
     Ok(runs)
 }
 
-/// A copy of some bytes, filled up with 0.
+/// A copy of some bytes, padded with 0.
 fn run_of(stream: &Stream, source: &Buffer, from: u64, bytes: u64) -> Result<Arc<Buffer>> {
     let padded = bytes.next_multiple_of(BUFFER_ALIGNMENT_BYTES);
     let target = alloc_column(stream, padded, None)?;

@@ -1,6 +1,6 @@
-//! A column of a shard where it lies now: it may move between a device and the host's memory while queries use it.
+//! A column of a shard, which may move between a device and host memory while queries use it.
 //!
-//! Whoever uses a column has a [`ShardColumn`] of it, which keeps the buffers until the work on them has ended.
+//! Users of a column hold a [`ShardColumn`] of it, which keeps the buffers alive until the work on them has ended.
 
 use std::ops::Add;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
@@ -22,7 +22,7 @@ pub(super) struct StoredColumn {
     pub(super) replicas: Mutex<Vec<ColumnReplica>>,
 }
 
-/// What moving columns has freed, in bytes.
+/// Bytes freed by moving columns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MovedBytes {
     /// Freed by now.
@@ -49,7 +49,7 @@ impl StoredColumn {
         self.buffers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Moves its buffers there. A column that moves already stays as it is.
+    /// Moves its buffers to `place`. Does nothing while another move is in progress.
     pub(super) fn move_to(&self, place: MemoryPlace, stream: &Stream) -> Result<MovedBytes> {
         // Moving may ask caches for memory, which then move columns.
         let _moving = match self.moving.try_lock() {

@@ -5,14 +5,14 @@ use arrow::datatypes::DataType;
 use super::WindowFunction;
 use crate::plan::AggregateFunction;
 
-/// What is the same for all calls of a window function.
+/// Properties that all calls of a window function share.
 #[derive(Debug, Clone, Copy)]
 pub struct WindowSpec {
     /// Its name in plans.
     pub name: &'static str,
     /// Its names in DataFusion.
     pub sql: &'static [&'static str],
-    /// What its result is made of.
+    /// What its result depends on.
     pub way: WindowWay,
     /// Whether it depends on the call's frame.
     pub reads_frame: bool,
@@ -20,13 +20,13 @@ pub struct WindowSpec {
     pub reads_peers: bool,
     /// Whether it supports IGNORE NULLS.
     pub skips_nulls: bool,
-    /// Whether a call may have a default, for rows without another row.
+    /// Whether a call may have a default, for rows where the other row does not exist.
     pub has_default: bool,
     /// Whether devices support this type of the argument (`None`: no argument) and this type of the result.
     pub takes: fn(WindowFunction, Option<&DataType>, &DataType) -> bool,
 }
 
-/// What the result of a window function is made of.
+/// What the result of a window function depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowWay {
     /// The row's position.

@@ -1,4 +1,4 @@
-//! Group-bys: aggregated on every device, then the partial groups brought together and merged.
+//! Group-bys: aggregation on every device, then merging of the partial groups.
 
 use std::sync::Arc;
 
@@ -21,21 +21,21 @@ use crate::plan::{AggregateCall, State, Term};
 use crate::table::Ranges;
 use crate::{Error, Result};
 
-/// How many times smaller a table is where most groups are finished without it, and from which size on.
+/// How many times smaller a table is if most groups are finished without it, and the minimum size for that.
 const FINISHED_SHARE: u64 = 16;
 const FINISHED_SLOTS_MIN: u64 = 1 << 16;
 
-/// Values from which on rows in the order of their key go through a table of all values: fewer groups than that have room
-/// in blocks' tables, one partition after the other, which takes less time.
+/// Minimum range of a key for grouping rows sorted by it in a table indexed by the key: fewer groups fit block-local
+/// tables, partition by partition, which is faster.
 const ORDERED_SPAN_MIN: u64 = 1 << 28;
 
-/// The same where each device has a range of the keys.
+/// The same if each device has a range of the keys.
 const ORDERED_RANGES_SPAN_MIN: u64 = 1 << 20;
 
-/// Share of a device's memory that a table with a row for each value may take.
+/// A table with a row for each value takes at most this fraction of a device's memory (1 / divisor).
 const SORTED_TABLE_SHARE: u64 = 3;
 
-/// Steps that rows are asked for ahead of time, with so few groups that memory is what blocks wait for.
+/// Prefetch distance, in steps, when there are so few groups that the kernel is bound by memory.
 const PREFETCH_STEPS: u64 = 2;
 const PREFETCH_GROUPS_MAX: f64 = 256.0;
 
@@ -45,15 +45,15 @@ struct PlannedGroups<'r> {
     shape: Arc<GroupShape>,
     /// Bound of the groups.
     groups_max: u64,
-    /// Rows come in the order of the key; see [`Sink::Aggregate`].
+    /// Whether rows are sorted by the key; see [`Sink::Aggregate`].
     is_sorted: bool,
-    /// What the key spans on each of several devices.
+    /// Range of the key on each of several devices.
     ranges: Option<Ranges>,
-    /// What rows may be cut by.
+    /// The column by whose order rows may be cut.
     ordered: Option<OrderedColumn<'r>>,
 }
 
-/// Accumulators of a group-by and the expressions that make its output of them.
+/// Accumulators of a group-by, and the expressions that compute its output from them.
 pub(super) struct Aggregation {
     pub accumulators: Vec<Accumulator>,
     /// Over the group keys, then the accumulators.
@@ -61,7 +61,7 @@ pub(super) struct Aggregation {
 }
 
 impl Query<'_> {
-    /// Groups rows by accumulators.
+    /// Runs a group-by, and computes its output columns.
     pub(in crate::exec) fn aggregate_rows(
         &mut self,
         relation: Relation,
@@ -88,7 +88,7 @@ impl Query<'_> {
         Ok(result)
     }
 
-    /// Aggregates on every device, then over all of them: each group is on one device.
+    /// Aggregates on every device, then merges groups, so that each group is on one device.
     pub(super) fn group(
         &mut self,
         relation: &Relation,
@@ -111,7 +111,8 @@ impl Query<'_> {
         Ok(groups)
     }
 
-    /// Makes groups complete where they are; `ranges` of their keys. Whether that can be: otherwise they have to be brought together.
+    /// Completes groups in place, using the `ranges` of their keys. Returns false if that is not possible, so that
+    /// groups must be exchanged.
     fn complete_in_place(&mut self, groups: &mut GroupTable, ranges: ColumnRanges) -> Result<bool> {
         if !ranges.iter().flatten().any(are_apart) {
             let ([Some(range)], true) = (&ranges[..], self.reach_all()) else { return Ok(false) };
@@ -142,7 +143,7 @@ impl Query<'_> {
         devices.iter().all(|device| devices.iter().all(|peer| device.can_reach(peer)))
     }
 
-    /// Brings the partial groups together, few on one device, others each on the device that owns it, and merges them there.
+    /// Exchanges the partial groups and merges them: few groups on one device, others on the device that owns each.
     fn merge_groups(&mut self, groups: GroupTable, keys: &[Expr], accumulators: &[Accumulator]) -> Result<GroupTable> {
         let partial = Relation::new(Source::Groups(Arc::new(groups)));
         let sink = Sink::RouteGroups { keys: (0..keys.len()).collect(), columns: (0..partial.width).collect() };
@@ -163,7 +164,7 @@ impl Query<'_> {
         Ok(groups)
     }
 
-    /// Aggregates on every device by itself.
+    /// Aggregates on every device separately.
     fn run_groups(
         &mut self,
         relation: &Relation,
@@ -243,7 +244,8 @@ impl Query<'_> {
         Ok(PlannedGroups { generated, shape, groups_max, is_sorted, ranges, ordered })
     }
 
-    /// What rows can be cut by where they are, if that pays. `ranges`: of the only key, on several devices.
+    /// The column by whose order rows can be cut in place, if that pays. `ranges`: those of the only key, on several
+    /// devices.
     fn ordered_column<'r>(
         &self,
         relation: &'r Relation,
@@ -270,7 +272,7 @@ impl Query<'_> {
         Ok((ordered, cuts))
     }
 
-    /// Whether rows come in the order of a key whose values may have a row each in the group table.
+    /// Whether rows are sorted by a key whose range is small enough for a group table with a row for each value.
     fn is_in_order(
         &self,
         relation: &Relation,
@@ -290,7 +292,7 @@ impl Query<'_> {
         relation.span_in_order(keys).is_some_and(|span| span >= span_min && largest.unwrap_or(span) * row_bytes <= room)
     }
 
-    /// What the only key, an integer, spans on each of several devices.
+    /// Range of the only key, an integer, on each of several devices.
     fn ranges_of_key(&self, relation: &Relation, keys: &[Expr]) -> Option<Ranges> {
         let [key] = keys else { return None };
         let is_looked_for = self.devices() > 1 && key.data_type != DataType::Boolean;
@@ -404,10 +406,10 @@ impl Query<'_> {
 }
 
 impl Aggregation {
-    /// What calls accumulate; what two of them do is kept once by the sink.
+    /// The accumulators of calls, and the outputs computed from them. The sink keeps equal accumulators once.
     ///
     /// # Errors
-    /// When a call takes more than that.
+    /// When a call needs more than accumulators.
     pub(super) fn of(keys: &[Expr], calls: &[AggregateCall]) -> Result<Self> {
         let mut accumulators: Vec<Accumulator> = vec![];
         let mut add = |state: State| {
@@ -425,7 +427,7 @@ impl Aggregation {
     }
 }
 
-/// What brings partial results together that stand in columns from `first` on.
+/// Accumulators that merge partial results, which are in the columns from `first`.
 pub(super) fn merging(accumulators: &[Accumulator], first: usize) -> Vec<Accumulator> {
     let merge = |(index, Accumulator { state, .. }): (usize, &Accumulator)| {
         let data_type = state.data_type.clone();

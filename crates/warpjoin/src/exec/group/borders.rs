@@ -1,6 +1,6 @@
-//! Groups of a key that rows lie in the order of: complete on their device, but for keys at the border of two.
+//! Groups of rows sorted by a key: complete on their device, except for keys at the border of two devices.
 //!
-//! Must not know who made the groups.
+//! Must not know how the groups were made.
 
 use warpjoin_device::{Buffer, Kernel, Launch, Ptr, Stream};
 use warpjoin_kernels::common::{control, status};
@@ -15,7 +15,7 @@ use crate::exec::relation::GroupTable;
 use crate::table::Ranges;
 use crate::{Error, Result};
 
-/// A device whose last key may be the first one of devices behind it.
+/// A device whose last key may be the first key of the devices after it.
 #[derive(Debug, PartialEq, Eq)]
 struct Border {
     key: i128,
@@ -26,14 +26,14 @@ struct Border {
 /// Work that merges groups of several devices.
 pub(super) struct Merging {
     pub launches: u64,
-    /// What it uses.
+    /// Buffers that it uses.
     pub kept: Vec<Buffer>,
-    /// Where it reports, of each device that does.
+    /// Pending reports of the devices that merge.
     reports: Vec<Option<PendingDevice>>,
 }
 
 impl Merging {
-    /// As part of a line in the metrics.
+    /// Turns it into pending work of a pipeline in the metrics, and the buffers to keep.
     pub(super) fn into_pending(self, pipeline: usize) -> (Vec<Buffer>, Pending) {
         (self.kept, Pending { pipeline, devices: self.reports, check: check_room })
     }
@@ -46,7 +46,7 @@ fn check_room(bits: u64) -> Result<()> {
     }
 }
 
-/// Which ends of the rows of each device have the key of rows of other devices.
+/// The ends of each device's rows whose key also occurs on other devices.
 pub(super) fn open_ends(ranges: &Ranges) -> Vec<u64> {
     let mut ends = vec![0; ranges.len()];
     for Border { first, others, .. } in borders(ranges) {
@@ -68,11 +68,12 @@ fn merges_of(shape: &GroupShape) -> (Vec<u64>, u64) {
     (merges, count)
 }
 
-/// Moves the groups of keys that are on several devices to the first of them, from hash table to hash table, with a kernel of each
-/// device.
+/// Moves the groups of keys that are on several devices to the first of these, from hash table to hash table, with one
+/// kernel for each device.
 ///
-/// From the last border to the first: a device takes in the group of its last key before its first one leaves an empty slot, which
-/// would end the search for a group behind it. `None`, and nothing is moved, if a border's key is word 2^64 - 1, which has no slot.
+/// Borders are processed from last to first: a device receives the group of its last key before its first group leaves
+/// an empty slot, which would end later probes too early. `None`, and nothing is moved, if a border's key is word 2^64
+/// - 1, which has no slot.
 pub(super) fn move_border_groups(
     groups: &GroupTable,
     ranges: &Ranges,
@@ -136,8 +137,8 @@ pub(super) fn move_border_groups(
     Ok(Some(moves))
 }
 
-/// Merges the groups of keys that are on several devices, each on the first of them, with a kernel of each device. The launches,
-/// and what they read.
+/// Merges the groups of keys that are on several devices, each on the first of these, with one kernel for each device.
+/// Returns the number of launches and the buffers that they read.
 pub(super) fn merge_borders(
     groups: &GroupTable,
     ranges: &Ranges,

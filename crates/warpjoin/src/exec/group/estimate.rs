@@ -1,4 +1,4 @@
-//! How many groups there will be, by a sample of the rows, and the form that is chosen by that.
+//! Estimates the number of groups from a sample of the rows, and chooses the form of the group-by.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,36 +21,36 @@ use crate::plan::State;
 
 /// Rows of a sample.
 const SAMPLE_ROWS: u64 = 1 << (SKETCH_BITS - 2);
-/// Fewer rows are done before a sample pays.
+/// Minimum rows for a sample: fewer are aggregated faster without one.
 const ROWS_MIN: u64 = 1 << 21;
-/// Standard deviations by which a number is not the expected one by chance.
+/// Standard deviations beyond which a difference from the expected number is significant.
 const DEVIATIONS: f64 = 5.0;
-/// Fewer groups cost little, however wrong their estimate is.
+/// Minimum groups for an estimate to be doubted: fewer groups cost little even if the estimate is wrong.
 const DOUBTFUL_GROUPS_MIN: f64 = 65536.0;
-/// Keys in a sample of keys that tell how many there are.
+/// Minimum keys in a sample of keys for a reliable count.
 const COUNTED_MIN: f64 = 64.0;
-/// Share of the slots of a block's table up to which it needs no partition.
+/// Maximum share of a block table's slots that groups fill without a partition.
 const BLOCK_LOAD: f64 = 0.5;
 
-/// What a sample says of all rows, on the device that has most.
+/// An estimate from a sample, for the device with the most groups.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Estimate {
     pub rows: f64,
     pub groups: f64,
     /// Some keys are far more frequent than others.
     pub is_skewed: bool,
-    /// The groups were counted, rather than concluded from a sample of rows.
+    /// The groups were counted, not extrapolated from a sample of rows.
     pub is_counted: bool,
 }
 
 impl Estimate {
-    /// As many as there should be room for: the estimate of a skewed sample is low.
+    /// Number of groups to make room for: the estimate of a skewed sample is too low.
     pub(super) fn groups_max(self) -> f64 {
         if self.is_skewed && !self.is_counted { 4.0 * self.groups } else { self.groups }
     }
 }
 
-/// Rows by partition, with the keys and arguments as columns; keys and accumulators in terms of them.
+/// Partitioned rows, with the keys and arguments as columns; and the keys and accumulators over these columns.
 pub(super) struct PartitionedGroups {
     pub relation: Relation,
     pub keys: Vec<Expr>,
@@ -58,7 +58,7 @@ pub(super) struct PartitionedGroups {
 }
 
 impl Query<'_> {
-    /// Looks at a sample of the rows, where that can change how they are aggregated.
+    /// Samples the rows if the result can change how they are aggregated.
     pub(super) fn estimate_groups(
         &mut self,
         relation: &Relation,
@@ -89,7 +89,7 @@ impl Query<'_> {
             let counted = self.run_sink(relation, &generated, SketchSink { draws: draws.clone() })?;
             self.note_keys(&counted);
             for ((estimate, draw), sample) in estimates.iter_mut().zip(&draws).zip(&counted) {
-                // Of a few keys the number says little.
+                // A count of few keys is unreliable.
                 if sample.keys >= COUNTED_MIN {
                     let groups = sample.keys * (1u64 << draw.filter_bits) as f64;
                     *estimate =
@@ -106,7 +106,7 @@ impl Query<'_> {
         }
     }
 
-    /// How the rows should be partitioned first; `None`: not at all.
+    /// How to partition the rows before aggregation; `None`: not at all.
     pub(super) fn choose_partition(
         &self,
         relation: &Relation,
@@ -123,7 +123,7 @@ impl Query<'_> {
         }
     }
 
-    /// The best way to partition the rows, and whether that is cheaper than no partition.
+    /// The cheapest way to partition the rows, and whether it is cheaper than no partition.
     pub(super) fn best_partition(
         &self,
         relation: &Relation,
@@ -171,7 +171,8 @@ impl Query<'_> {
         Ok(Some(PartitionedGroups { relation, keys, accumulators }))
     }
 
-    /// Binds what partitions rows by their keys. With keys and accumulators in terms of the columns of these rows.
+    /// Binds the partition of rows by their keys. Returns it with the keys and accumulators over the partitioned
+    /// columns.
     pub(super) fn plan_group_partition(
         &mut self,
         relation: &Relation,
@@ -207,7 +208,8 @@ impl Query<'_> {
     }
 }
 
-/// Whether all rows can be read once more, only to count their groups: they come from columns on the devices, and without probes.
+/// Whether reading all rows again, only to count groups, is cheap: they come from columns on the devices, without
+/// probes.
 fn is_cheap_to_read(relation: &Relation) -> bool {
     let is_near = match &relation.source {
         Source::Table(table, _) => table.host_bytes() == 0,
@@ -217,12 +219,12 @@ fn is_cheap_to_read(relation: &Relation) -> bool {
     is_near && !relation.steps.iter().any(|step| matches!(step, Step::Probe(_)))
 }
 
-/// What a sample has of a device's rows.
+/// The rows of a device that a sample reads.
 #[derive(Debug, Clone, Copy)]
 struct Draw {
     /// Every `stride`th row.
     stride: u64,
-    /// Of these, the rows of one key in 2^`filter_bits`.
+    /// Of these rows, those of one key in 2^`filter_bits`.
     filter_bits: u32,
 }
 
@@ -259,7 +261,7 @@ impl DeviceSink for SketchSink {
         Target::Sketch(sketch)
     }
 
-    /// A sample is drawn of all rows.
+    /// A sample needs all rows at once.
     fn takes_chunks(&self) -> bool {
         false
     }
@@ -277,7 +279,7 @@ impl DeviceSink for SketchSink {
     }
 }
 
-/// What the kernel counted: rows, different keys, and keys that came once.
+/// Counts of the kernel: rows, distinct keys, and keys that occur once.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     rows: f64,
@@ -297,8 +299,8 @@ impl Sample {
         Estimate { rows: all_rows, groups, is_skewed, is_counted: false }
     }
 
-    /// Whether the rows may well have far more groups than [`Self::groups_among`] says, and many: more keys came once than if all groups
-    /// were as frequent, and the rows of keys that were not seen could be a group each.
+    /// Whether the rows may have far more groups than [`Self::groups_among`] estimates, and many of them: more keys
+    /// occur once than with equally frequent groups, and each row of an unseen key could be a group.
     fn is_doubtful(self, all_rows: f64) -> bool {
         if self.rows < 1.0 {
             return false;
@@ -310,22 +312,23 @@ impl Sample {
         is_uneven && unseen > 4.0 * even && unseen > DOUBTFUL_GROUPS_MIN
     }
 
-    /// Rows of groups that were not seen.
+    /// Rows of groups that the sample did not see.
     fn unseen(self, all_rows: f64) -> f64 {
         all_rows * self.singles / self.rows.max(1.0)
     }
 
-    /// A filter that leaves about as many keys as a sample may have rows, if there are as many groups as there can be.
+    /// Bits of a key filter that keeps at most about as many keys as a sample may have rows, for the maximum number of
+    /// groups.
     fn filter_bits(self, all_rows: f64) -> u32 {
         let groups_max = (2.0 * self.unseen(all_rows) + self.keys).min(all_rows);
         let bits = (groups_max / SAMPLE_ROWS as f64).log2().ceil();
         (bits.max(0.0) as u32).min(SKETCH_FILTER_BITS_MAX)
     }
 
-    /// Groups among `all_rows` rows. If all groups are as frequent, the different keys of the sample tell. A
-    /// sample with more keys that came once than that explains is a skewed one: then the truth lies between
-    /// that number and a group for each row of the share that was not seen yet (Good and Turing's estimate), and the
-    /// geometric mean is wrong by the least factor.
+    /// Estimates the groups among `all_rows` rows. If all groups are equally frequent, the number of distinct keys in
+    /// the sample determines it. If more keys occur once than that explains, the sample is skewed: the true number is
+    /// then between that estimate and one group for each unseen row (by the Good-Turing estimate); the geometric mean
+    /// has the least worst-case factor of error.
     fn groups_among(self, all_rows: f64) -> f64 {
         if self.rows < 1.0 {
             return 0.0;
@@ -353,12 +356,12 @@ impl Sample {
     }
 }
 
-/// Groups that occur among so many rows, drawn from all.
+/// Expected number of groups that occur among `rows` rows drawn at random.
 fn groups_among(groups: f64, rows: f64) -> f64 {
     groups * -(-rows / groups).exp_m1()
 }
 
-/// What the cost model knows of a group-by.
+/// Inputs of the cost model for a group-by.
 fn costs_of(
     relation: &Relation,
     shape: &GroupShape,

@@ -1,7 +1,7 @@
 //! Group-bys by several sets of keys: ROLLUP, CUBE, GROUPING SETS.
 //!
-//! A set whose keys are some of another set's is aggregated from the partial results of that one; only sets within no
-//! other read the input. Where partial results can't be brought together each set reads the input
+//! A set whose keys are a subset of another set's is aggregated from the partial results of that one; only sets that
+//! are no subset of another read the input. If partial results can't be merged, each set reads the input
 //! (`plan/rewrite/sets.rs`).
 
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Query<'_> {
         self.union(parts)
     }
 
-    /// Each set from the smallest one that holds its keys.
+    /// Aggregates each set from the smallest set that contains its keys.
     fn sets_of_groups(
         &mut self,
         relation: &Relation,
@@ -96,7 +96,7 @@ impl Query<'_> {
     }
 }
 
-/// Whether all keys of a set are another's, which has more.
+/// Whether a set's keys are a proper subset of another set's.
 fn is_within(set: &[usize], other: &[usize]) -> bool {
     set != other && set.iter().all(|key| other.contains(key))
 }

@@ -1,5 +1,5 @@
-//! Group-bys whose groups a device has no room for: rows are spilled by partitions of their keys, and groups are made of some of
-//! the partitions at a time.
+//! Group-bys whose groups do not fit a device: rows are spilled by partitions of their keys, and some partitions are
+//! grouped at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use crate::exec::relation::{Intermediate, Relation, RowSlice, Source};
 use crate::exec::rows::AppendedRows;
 use crate::expr::Expr;
 
-/// Copies of a row that are on the device at a time: those of a pass and of the next one, and those that it is partitioned into.
+/// Copies of a row on the device at a time: in this pass, in the next one, and partitioned.
 const ROW_COPIES: u64 = 4;
-/// Slots of a group table for each group, and the room that growing it takes beside it.
+/// Slots of a group table for each group, including the room for growing it.
 const SLOTS_PER_GROUP: f64 = 4.0;
-/// How many more groups than the partitions before a partition is expected to have at most.
+/// Safety margin: maximum expected groups of a partition, relative to the partitions before.
 const GROUPS_MARGIN: f64 = 1.25;
 
-/// What the passes of all devices have in common.
+/// Properties that the passes of all devices share.
 struct Passes<'p> {
     rows: Arc<SpilledRows>,
-    /// Of the spilled rows.
+    /// Keys over the spilled rows.
     keys: &'p [Expr],
     accumulators: &'p [Accumulator],
     aggregation: &'p Aggregation,
 }
 
-/// Rows of a pass, by what they take on the device.
+/// Device room of a pass.
 struct PassRoom {
     /// Bytes that a pass may take.
     bytes: u64,
@@ -41,7 +41,7 @@ struct PassRoom {
 }
 
 impl PassRoom {
-    /// How many rows a pass may have; `groups` for each row.
+    /// Maximum rows of a pass, with `groups` groups for each row.
     fn rows(&self, groups: f64) -> u64 {
         let group_bytes = groups * self.group_bytes as f64 * SLOTS_PER_GROUP;
         (self.bytes as f64 / ((self.row_bytes * ROW_COPIES) as f64 + group_bytes)) as u64
@@ -49,7 +49,8 @@ impl PassRoom {
 }
 
 impl Query<'_> {
-    /// Groups the rows of a relation, some partitions at a time: each device has its own. `None` if they can't be partitioned.
+    /// Groups the rows of a relation, some partitions at a time; each device has its own partitions. `None` if they
+    /// can't be partitioned.
     pub(super) fn group_in_passes(
         &mut self,
         relation: &Relation,
@@ -122,7 +123,7 @@ impl Query<'_> {
         groups.finish()
     }
 
-    /// Groups of some partitions, written down.
+    /// Groups of some partitions, materialized.
     fn group_pass(
         &mut self,
         slice: RowSlice,

@@ -1,7 +1,7 @@
-//! Rows in the order of a key, cut into pieces with no key in two of them.
+//! Rows sorted by a key, cut into pieces so that no key is in two pieces.
 //!
-//! A block that has a piece to itself finishes its groups, as it does with a partition; but nothing has to be moved before, and
-//! no table has room for all groups.
+//! A block that processes a piece alone finishes its groups, as it does for a partition. But no rows have to be moved,
+//! and no table needs room for all groups.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::exec::relation::{Part, Relation, Source, TableColumns};
 use crate::expr::{Expr, ExprKind};
 use crate::{Error, Result};
 
-/// Rows from which on it pays.
+/// Minimum rows for which cutting pays.
 const ROWS_MIN: u64 = 1 << 20;
-/// Places of rows are numbers of 32 bits, those that a last turn looks for included.
+/// Maximum rows: positions have 32 bits, including those past the end that a last iteration computes.
 const ROWS_MAX: u64 = u32::MAX as u64 - 0x10_0000;
-/// Windows of rows that are looked at, to tell how many groups there are.
+/// Number of windows of rows that are sampled to estimate the number of groups.
 const WINDOWS: u64 = 2048;
 /// Rows of a window.
 const WINDOW_ROWS: u32 = 256;
-/// Part of the slots of a block's table that the groups of a piece are to take.
+/// Target share of a block table's slots that the groups of a piece fill.
 const PIECE_LOAD: f64 = 0.5;
 
-/// The rows of one device: how they are cut, and how many groups they are expected to have.
+/// How the rows of one device are cut, and their expected number of groups.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cut {
     pub rows: u64,
@@ -35,7 +35,7 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// Cuts rows with `groups` groups for tables of `slots` slots, one in each of `blocks` blocks.
+    /// Cuts rows with `groups` groups for `blocks` blocks with tables of `slots` slots.
     fn new(rows: u64, groups: f64, slots: u32, blocks: u64) -> Self {
         let rows_a_group = rows as f64 / groups.max(1.0);
         let fitting = (f64::from(slots) * PIECE_LOAD * rows_a_group) as u64;
@@ -49,7 +49,7 @@ impl Cut {
     }
 }
 
-/// A column whose order rows come in.
+/// A column by which rows are sorted.
 pub(super) struct OrderedColumn<'r> {
     relation: &'r Relation,
     /// Position in the projection of the table.
@@ -59,7 +59,7 @@ pub(super) struct OrderedColumn<'r> {
 }
 
 impl<'r> OrderedColumn<'r> {
-    /// That of one of the keys; `None`: there is none.
+    /// The ordered column among the keys; `None`: there is none.
     pub(super) fn of(relation: &'r Relation, keys: &[Expr], devices: usize) -> Option<Self> {
         let Source::Table(table, projection) = &relation.source else { return None };
         let is_stored = |column: usize| {
@@ -77,15 +77,15 @@ impl<'r> OrderedColumn<'r> {
         Some(Self { relation, column, width_bytes, devices })
     }
 
-    /// Whether it pays to cut the rows, and they are not too many; `rows_min`: for tests. Not where columns are in the host's
-    /// memory.
+    /// Whether it pays to cut the rows, and there are not too many. Not if columns are in host memory. `rows_min`: for
+    /// tests.
     pub(super) fn pays(&self, rows_min: Option<u64>) -> bool {
         let rows = self.relation.source.shard_rows_max(self.devices);
         let is_on_host = matches!(&self.relation.source, Source::Table(table, _) if table.host_bytes() > 0);
         rows >= rows_min.unwrap_or(ROWS_MIN) && rows < ROWS_MAX && !is_on_host
     }
 
-    /// Columns as they lie now: in the host's memory, if they have left their device meanwhile.
+    /// The columns where they lie now: in host memory, if they have been evicted meanwhile.
     fn columns(&self) -> Arc<TableColumns> {
         Arc::new(TableColumns::of(self.relation, self.devices))
     }
@@ -122,7 +122,7 @@ impl<'r> OrderedColumn<'r> {
 }
 
 impl Query<'_> {
-    /// How the rows of each device are cut, by the groups that a look at some of them promises. Waits.
+    /// How to cut the rows of each device, from a sampled estimate of the groups. Waits.
     pub(super) fn cuts(&mut self, ordered: &OrderedColumn<'_>, shape: &GroupShape, blocks: u64) -> Result<Vec<Cut>> {
         let kernels = self.compile(&cut_module(self.options.hash_bits), "count_changes")?;
         self.on_each(|lane| {

@@ -1,4 +1,4 @@
-//! A group table being filled on one device, and how it grows.
+//! A group table that is filled on one device, and how it grows.
 
 use warpjoin_device::{Ptr, Stream};
 use warpjoin_kernels::common::{control, status};
@@ -11,43 +11,43 @@ use crate::exec::query::{Report, read_report};
 use crate::exec::relation::{FinishedGroups, GroupShard};
 use crate::{Error, Result};
 
-/// Slots that an insert reads before its key is spilled.
+/// Maximum slots that an insert reads before its key is spilled.
 pub(super) const STEPS_MAX: u64 = 128;
-/// Slots that an insert reads before it asks for a larger table.
+/// Maximum slots that an insert reads before it requests a larger table.
 const GROW_STEPS: u64 = 64;
-/// Chunks of rows that lie by partition: so many a block that the last ones end together, and no more than that takes.
+/// Minimum chunks of partitioned rows for each block, so that blocks end at about the same time.
 const CHUNKS_A_BLOCK_MIN: u64 = 3;
 const CHUNKS_A_BLOCK_MAX: u64 = 16;
 const CHUNK_ROWS_MIN: u64 = 64;
-/// Rows of finished groups for each that is expected, and more of them.
+/// Room for finished groups, relative to their expected number, and additional rows.
 const FINISHED_MARGIN: f64 = 1.1;
 const FINISHED_MORE: u64 = 1 << 16;
-/// Slots of a table of groups that were not finished after all.
+/// Slots of the table for groups that could not be finished.
 const UNFINISHED_SLOTS: u64 = 1 << 16;
 /// How much larger a table is than the one before.
 const GROWTH: u64 = 8;
-/// Slots for each row that is known when a table grows: more will come.
+/// Slots for each known row when a table grows: more rows will come.
 const SLOTS_A_ROW: u64 = 4;
 
-/// How large a table is.
+/// Size of a group table, and parameters of its launch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GroupRoom {
     pub slots: u64,
-    /// Packed key of the first slot of a table that is indexed by it.
+    /// For a table indexed by the packed key: the key of its first slot.
     pub first_key: u64,
-    /// Slots beyond which more do not help: only longer probes can.
+    /// Maximum useful slots: beyond, only longer probes help.
     pub slots_max: u64,
     pub steps_max: u64,
     pub spill_rows: u64,
     /// Blocks of the launch.
     pub blocks: u64,
-    /// Rows that a block takes at a time where they lie by partition; 0: they do not.
+    /// Rows of a chunk that a block takes at a time, for partitioned rows; 0: rows are not partitioned.
     pub chunk_rows: u64,
     /// Rows of finished groups.
     pub finished_rows: u64,
-    /// Which ends of rows that are cut share their key with other devices.
+    /// The ends of cut rows whose key also occurs on other devices.
     pub open_ends: u64,
-    /// How many steps ahead of the rows at hand a block asks for rows.
+    /// Prefetch distance, in steps.
     pub prefetch_steps: u64,
 }
 
@@ -68,14 +68,14 @@ impl GroupRoom {
         }
     }
 
-    /// For rows in so many partitions: what blocks take at a time, and room for finished groups.
+    /// For partitioned rows: sets the chunks that blocks take, and the room for finished groups.
     pub(super) fn by_partition(self, rows: u64, partitions: u64, finished_rows: u64) -> Self {
         let each = (rows / partitions).max(rows / (CHUNKS_A_BLOCK_MAX * self.blocks));
         let chunk_rows = each.min(rows / (CHUNKS_A_BLOCK_MIN * self.blocks)).max(CHUNK_ROWS_MIN);
         Self { chunk_rows, finished_rows, ..self }
     }
 
-    /// For rows that are cut: nearly all groups are finished, of which there is room for `finished_max` at first.
+    /// For cut rows: nearly all groups are finished. There is room for `finished_max` of them at first.
     pub(super) fn of_pieces(self, cut: Cut, finished_max: Option<u64>) -> Self {
         let expected = ((cut.groups * FINISHED_MARGIN) as u64 + FINISHED_MORE).min(cut.rows);
         let finished_rows = expected.min(finished_max.unwrap_or(u64::MAX)).max(1);
@@ -83,7 +83,7 @@ impl GroupRoom {
         Self { slots: room.slots.min(UNFINISHED_SLOTS), ..room }
     }
 
-    /// Of a table with a slot for each packed key from the first to the last one.
+    /// For a table with a slot for each packed key from the first to the last.
     pub(super) fn of_keys(self, [first, last]: [u64; 2]) -> Self {
         Self { slots: last.saturating_sub(first) + 1, first_key: first, ..self }
     }
@@ -93,7 +93,7 @@ impl GroupRoom {
         Self { slots: self.slots.max(slots.min(self.slots_max)), ..self }
     }
 
-    /// Eight times the room; once there is room for every row, longer probes.
+    /// Eight times the slots; once there is a slot for every row, longer probes.
     fn grown(self) -> Self {
         let factor = if self.slots >= self.slots_max { 16 } else { 1 };
         Self {
@@ -104,10 +104,10 @@ impl GroupRoom {
     }
 }
 
-/// Accumulates groups; a table with little room is made larger while blocks wait.
+/// The sink of a group-by: accumulates groups. A table that runs full is enlarged between launches.
 pub(super) struct GroupsSink<'s> {
     pub shape: &'s GroupShape,
-    /// Of each device.
+    /// Table size of each device.
     pub rooms: Vec<GroupRoom>,
     /// How the rows of each device are cut, if they are.
     pub cut: Option<(OrderedColumn<'s>, Vec<Cut>)>,
@@ -131,7 +131,7 @@ impl DeviceSink for GroupsSink<'_> {
         Ok((target, room))
     }
 
-    /// Of a group-by without keys the first device has a row in any case.
+    /// A group-by without keys always has a row, on the first device.
     fn nothing(&self, lane: &mut Lane<'_>) -> Result<Option<GroupShard>> {
         if self.shape.mode == GroupMode::Global && lane.device == 0 {
             return Ok(None);
@@ -147,7 +147,7 @@ impl DeviceSink for GroupsSink<'_> {
         true
     }
 
-    /// Pieces are of all rows.
+    /// Pieces need all rows at once.
     fn takes_chunks(&self) -> bool {
         self.cut.is_none()
     }
@@ -230,7 +230,7 @@ impl GroupTarget {
         })
     }
 
-    /// Rows that were spilled behind the table.
+    /// Rows that were spilled after the table.
     fn spilled(&self, stream: &Stream) -> Result<u64> {
         Ok(self.counted(stream)?[group_counter::SPILLED].min(self.spill_rows))
     }
@@ -241,7 +241,7 @@ impl GroupTarget {
         Ok(words)
     }
 
-    /// The rows to read. Appended rows are known, those of other tables are all that there are.
+    /// The rows to read: the number of appended rows is known; other tables are read completely.
     fn finish(self, stream: &Stream, shape: &GroupShape) -> Result<GroupShard> {
         let appended = match shape.mode {
             GroupMode::Wide => Some(self.counted(stream)?[group_counter::APPENDED].min(self.slots)),
@@ -262,8 +262,8 @@ impl GroupTarget {
         Ok(shard)
     }
 
-    /// Merges the table and its spilled rows into larger ones until all fits, of which `room` tells; what blocks have still to
-    /// do stays as it was.
+    /// Merges the table and its spilled rows into larger tables until all rows fit. Updates `room`; the cursors of
+    /// blocks stay.
     fn grow(&mut self, lane: &mut Lane<'_>, shape: &GroupShape, room: &mut GroupRoom) -> Result<()> {
         let kernel = lane.kernel(&regroup(lane.options.hash_bits), "regroup")?;
         let mut merges = shape.merges();
@@ -317,6 +317,6 @@ impl GroupTarget {
                 return Ok(());
             }
         }
-        Err(Error::kernel_bound("a group table stays full however large it is"))
+        Err(Error::kernel_bound("a group table is still full after the last retry"))
     }
 }

@@ -17,15 +17,15 @@ use crate::plan::join::JoinNode;
 use crate::plan::{JoinKind, Plan};
 use crate::{Error, Reason, Result};
 
-/// Bytes that a build row takes at least with its slot, but for the payload.
+/// Minimum bytes of a build row with its slot, without payload.
 const TABLE_ROW_BYTES_MIN: u64 = 16;
 
-/// A join of which less than this part of the probe rows are wanted is not partitioned.
+/// A join is not partitioned if less than this fraction of the probe rows is needed (1 / divisor).
 const WANTED_SHARE: u64 = 16;
 
 impl Query<'_> {
-    /// Whether both sides should be partitioned, rather than one table be probed by the pipeline.
-    /// `wanted` rows of the result, if not all are.
+    /// Whether both sides should be partitioned, instead of the pipeline probing one table.
+    /// `wanted`: rows of the result that are needed, if not all.
     pub(crate) fn prefers_partition(
         &self,
         plan: &JoinNode<'_>,
@@ -41,8 +41,8 @@ impl Query<'_> {
         prefers_partition(plan, rows, self.session.devices(), &self.inputs.tables, self.options)
     }
 
-    /// Joins two relations: runs the build side, builds the tables, and appends the probe to the probe side. `wanted` rows of the
-    /// result, if not all are.
+    /// Joins two relations: runs the build side, builds the tables, and appends the probe to the probe side. `wanted`:
+    /// rows of the result that are needed, if not all.
     pub(in crate::exec) fn join_relations(
         &mut self,
         plan: &JoinNode<'_>,
@@ -142,8 +142,8 @@ impl Query<'_> {
         Ok((rows, JoinShape { packing, payload, unique: true, slots: Slots::Pairs { lanes: 1 } }))
     }
 
-    /// A guess whether no build key occurs twice: one of the key columns comes from a column of a table whose values are known to
-    /// be distinct, or there are several, which seldom are no key together.
+    /// A guess whether build keys are unique: one of the key columns comes from a table's column with distinct values,
+    /// or there are several key columns, which usually form a key.
     pub(super) fn guess_unique(&self, plan: &JoinNode<'_>) -> bool {
         plan.on.len() > 1
             || plan.on.iter().any(|(key, _)| match key.kind {
@@ -156,7 +156,7 @@ impl Query<'_> {
         plan.traces(&self.inputs.tables, column, true, &|table, column| table.statistics()[column].unique == Some(true))
     }
 
-    /// Whether both sides are partitioned by key rather than the build side copied to all devices.
+    /// Whether to exchange both sides by key, instead of copying the build side to all devices.
     fn exchanges(&self, build_rows: u64, probe_rows_max: u64) -> bool {
         let others = self.devices() as u64 - 1;
         others > 0
@@ -167,7 +167,7 @@ impl Query<'_> {
             }
     }
 
-    /// Routes the probe rows to the owners of their keys, with the columns that are needed later.
+    /// Exchanges the probe rows by key, with the columns that are needed later.
     fn probe_exchanged(
         &mut self,
         plan: &JoinNode<'_>,
@@ -213,7 +213,7 @@ impl Query<'_> {
     }
 }
 
-/// What is known of the keys of build rows; it may be known that one repeats.
+/// What is known about the keys of build rows; `repeats`: it is known that one repeats.
 pub(super) fn keys_of_table(plan: &JoinNode<'_>, shape: &JoinShape, repeats: bool) -> BuildKeys {
     // Where only the presence of a key counts, its first row stands for all.
     if plan.kind.is_existence() && plan.residual.is_none() && !shape.is_hashed() {
@@ -225,12 +225,12 @@ pub(super) fn keys_of_table(plan: &JoinNode<'_>, shape: &JoinShape, repeats: boo
     }
 }
 
-/// The payload column of each build column; `None` where nobody needs it.
+/// The payload column of each build column; `None` if it is not needed.
 pub(super) fn payload_of(payload: &[usize], build_width: usize) -> Vec<Option<usize>> {
     (0..build_width).map(|column| payload.iter().position(|&needed| needed == column)).collect()
 }
 
-/// Most pairs that a join without a key may look at on a device.
+/// Maximum pairs that a join without a key may test on a device.
 const NESTED_PAIRS_MAX: u64 = 1 << 40;
 
 fn probe_kind(kind: JoinKind) -> Result<ProbeKind> {

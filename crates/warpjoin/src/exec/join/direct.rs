@@ -1,8 +1,8 @@
 //! Tables that the build side's pipeline fills by itself: slots indexed by the key, each with its payload.
 //!
-//! No build rows are written and read again, and nothing waits for their number. Where all rows are on one device, which others
-//! copy small tables from, and keys are expected to be unique or need not be; should one occur twice after all, the join goes
-//! the other way from the start.
+//! No build rows are written and read again, and nothing waits for their number. Used if all rows are on one device,
+//! from which others copy small tables, and keys are expected to be unique or need not be. If a key occurs twice after
+//! all, the join starts again with build rows.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::optimize::expected_rows;
 use crate::options::Distribution;
 use crate::plan::join::JoinNode;
 
-/// Largest table that other devices copy; build rows are less, where tables are larger.
+/// Maximum bytes of a table that other devices copy; for larger tables, copying the build rows is cheaper.
 const COPIED_BYTES_MAX: u64 = 16 << 20;
 
-/// What became of a table without build rows.
+/// Result of filling a table without build rows.
 pub(super) enum Filled {
     Table(Arc<JoinTable>),
     /// A key occurs twice.
@@ -33,7 +33,7 @@ pub(super) enum Filled {
 }
 
 impl Query<'_> {
-    /// The table of a build side on devices that probe it, unless it is made of build rows.
+    /// Fills the table of a build side directly, on the devices that probe it, if that is possible.
     pub(super) fn filled_directly(
         &mut self,
         plan: &JoinNode<'_>,
@@ -115,7 +115,7 @@ impl Query<'_> {
 struct SlotsSink {
     name: String,
     bytes: u64,
-    /// The device that has all rows, or would have them.
+    /// The device that has all rows; if there are none, the one chosen for the table.
     home: usize,
 }
 
@@ -143,7 +143,7 @@ impl DeviceSink for SlotsSink {
         Target::Slots(slots)
     }
 
-    /// A key that occurs twice is no matter of room.
+    /// A duplicate key is not a lack of room: the push is done.
     fn pushed(&self, _: &mut Lane<'_>, _: &mut Buffer, _: &Report, _: bool) -> Result<Pushed> {
         Ok(Pushed::Done)
     }

@@ -16,18 +16,18 @@ use crate::plan::JoinKind;
 use crate::plan::join::JoinNode;
 use crate::{Error, Result};
 
-/// Build rows of a partition that are aimed at, and heads of chains.
+/// Target build rows of a partition, and number of chain heads.
 const PARTITION_ROWS: u64 = 4096;
-/// Room for this many spreads of the rows of a partition around their mean.
+/// Room of a partition beyond the mean, in standard deviations of its rows.
 const SPREADS: f64 = 8.0;
-/// Partitions whose keys are looked at.
+/// Number of partitions whose keys are sampled.
 const SAMPLED_PARTITIONS: u32 = 16;
-/// Where one of so many build rows repeats a key, rows are put in lists by key.
+/// Rows are put in lists by key if at least this fraction of build rows repeats a key (1 / divisor).
 const REPEATED_SHARE: u64 = 4;
 
 impl Query<'_> {
-    /// Joins two relations by partition. `None` if their rows can't be partitioned. Also `None` for a semi join if a partition
-    /// has more build rows than one work item takes: a probe row would meet them in several.
+    /// Joins two relations by partition. `None` if their rows can't be partitioned. Also `None` for a semi join if a
+    /// partition has more build rows than one work item takes: a probe row could then match in several items.
     pub(crate) fn join_partitioned(
         &mut self,
         plan: &JoinNode<'_>,
@@ -116,7 +116,7 @@ impl Query<'_> {
         Ok(form.map(|form| (matches, form)))
     }
 
-    /// Counts the work items before each partition, and looks at the keys of some partitions.
+    /// Counts the work items before each partition, and samples the keys of some partitions.
     fn items(&mut self, matches: &mut Matches) -> Result<BuildRows> {
         let module = partition_module(self.options.hash_bits);
         let [count, sample] = self.compile_all(["match_items", "match_sample"].map(|entry| (&module, entry)))?;
@@ -166,12 +166,12 @@ impl Query<'_> {
     }
 }
 
-/// What was found out about the build rows.
+/// Statistics of the build rows.
 #[derive(Debug, Default)]
 struct BuildRows {
-    /// A partition has more than an item: most likely a key that occurs often.
+    /// A partition has more rows than an item takes: most likely a key that occurs often.
     is_oversize: bool,
     sampled: u64,
-    /// Of those that were sampled: with the key of another one.
+    /// Sampled rows with the key of another row.
     repeated: u64,
 }

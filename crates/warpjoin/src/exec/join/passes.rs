@@ -1,5 +1,5 @@
-//! Joins whose table a device has no room for: both sides are spilled by partitions of their keys, and a table is made of some
-//! of the partitions at a time and probed by their rows.
+//! Joins whose table does not fit a device: both sides are spilled by partitions of their keys, and tables are built
+//! and probed for some partitions at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::expr::build::{is_null, not};
 use crate::plan::JoinKind;
 use crate::plan::join::{JoinNode, JoinSide, JoinSpec};
 
-/// Bytes that a table takes for each row, with what it is made of, at most: two words in twice the slots, lists of rows, and the
-/// key word.
+/// Maximum bytes of a table for each row, including its inputs: two words in twice the slots, row lists, and the key
+/// word.
 const TABLE_ROW_BYTES: u64 = 64;
-/// A table may be short of room if that much for each row is not free: less than the least that a row takes.
+/// A table may lack room if fewer bytes than this are free for each row.
 const RISK_ROW_BYTES: u64 = 128;
 
-/// Probe rows take at most this part of a device's free memory at a time. Those of the next step are there, too, and what
-/// comes out.
+/// Probe rows take at most this fraction of a device's free memory at a time (1 / divisor): the rows of the next step
+/// and the output need room too.
 const PROBE_DIVISOR: u64 = 8;
 
-/// A side of a join that was spilled: its keys, then the columns that are needed.
+/// A spilled side of a join: its keys, then the columns that are needed.
 struct Side {
     rows: Arc<SpilledRows>,
     /// Positions of those columns in the side.
@@ -39,7 +39,7 @@ struct Side {
 }
 
 impl Query<'_> {
-    /// Whether the table of a build side may turn out to have no room, and passes over partitions may help.
+    /// Whether the table of a build side may not fit, so that passes over partitions may help.
     pub(super) fn may_lack_room(&self, plan: &JoinNode<'_>, build: &Relation) -> bool {
         let free_bytes = || self.streams.iter().map(Stream::free_bytes).min().unwrap_or(0);
         !plan.is_nested()
@@ -47,7 +47,8 @@ impl Query<'_> {
             && (self.options.pass_rows.is_some() || build.rows_max.saturating_mul(RISK_ROW_BYTES) > free_bytes())
     }
 
-    /// Joins two relations, some partitions at a time: each device has its own. `None` if their rows can't be partitioned.
+    /// Joins two relations, some partitions at a time; each device has its own partitions. `None` if their rows can't
+    /// be partitioned.
     pub(super) fn join_in_passes(
         &mut self,
         plan: &JoinNode<'_>,
@@ -93,7 +94,7 @@ impl Query<'_> {
         Ok(Some(Relation::new(Source::Intermediate(Arc::new(Intermediate::of_members(parts)?)))))
     }
 
-    /// Joins the rows of some partitions on the only device; with the form of its tables, if it had to make one.
+    /// Joins the rows of some partitions on the only device. Also returns the form of its tables, if it built any.
     fn join_partitions(
         &mut self,
         sides: &Sides<'_>,
@@ -193,26 +194,26 @@ impl Query<'_> {
     }
 }
 
-/// What the passes of all devices have in common.
+/// Properties that the passes of all devices share.
 struct Sides<'p> {
     node: &'p JoinNode<'p>,
     build: &'p Side,
     probe: &'p Side,
 }
 
-/// What passes over a device's partitions have in common, and the range after the one at hand.
+/// State of the passes over a device's partitions, and the range after the current one.
 struct Pass<'p> {
     sides: &'p Sides<'p>,
-    /// Most rows of a piece of the probe side.
+    /// Maximum rows of a piece of the probe side.
     probe_rows_max: u64,
-    /// Rows of the probe side that the device goes over.
+    /// Rows of the probe side that the device processes in all passes.
     all_probe_rows: u64,
-    /// Rows of the probe side that passes before have gone over.
+    /// Rows of the probe side processed in earlier passes.
     probed_rows: u64,
     next: Option<Range<usize>>,
 }
 
-/// A side's keys, then columns of it; and how that is partitioned.
+/// A side's keys, then columns of it; and how these rows are partitioned.
 fn keyed(
     mut relation: Relation,
     schema: &Schema,

@@ -1,6 +1,6 @@
 //! Runtime filters: bitmaps, Bloom filters and bounds of the keys of a shared build table, and the steps that test them.
 //!
-//! Every device has a filter of its own of the build rows in its table. Must not know why rows are dropped
+//! Every device has its own filter, made from the build rows of its table. Must not know why rows are dropped
 //! (`optimize/filters.rs`).
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::expr::Expr;
 use crate::optimize::costs::Costs;
 use crate::plan::{FilterForm, ReductionTest};
 
-/// Largest bitmap that is made where the table itself is not larger.
+/// Maximum bytes of a bitmap, unless the table is larger.
 const BITMAP_BYTES_MAX: u64 = 64 << 20;
 
 impl Query<'_> {
@@ -61,7 +61,8 @@ impl Query<'_> {
         }
     }
 
-    /// How keys are tested: as planned, if they allow it; but not by a table that turned out far from what was planned for.
+    /// How keys are tested: as planned if keys and memory allow it. A planned probe of the table is reconsidered now
+    /// that the table's size is known.
     fn filter_test(&mut self, table: &JoinTable, planned: ReductionTest) -> FilterTest {
         let is_short = !table.shape.is_hashed();
         let span = table.shape.packing.span().filter(|_| is_short);
@@ -104,7 +105,7 @@ impl Query<'_> {
         Costs::of(self.session.device_set()).filter_of_table(keys, span, table_bytes, planned)
     }
 
-    /// The filter of a table of a shared build side, made when it is first asked for.
+    /// The filter of a table of a shared build side, made on first use.
     fn filter_of(&mut self, number: usize, table: &Arc<JoinTable>, test: FilterTest) -> Result<Arc<JoinTable>> {
         let filters = &self.joins.shared_build(number)?.filters;
         let is_of_table = |filter: &JoinTable| Arc::ptr_eq(&filter.build, &table.build);
@@ -121,7 +122,7 @@ impl Query<'_> {
         Ok(filter)
     }
 
-    /// Fills a filter on every device. Nobody waits for it.
+    /// Enqueues the filling of a filter on every device, without waiting.
     fn fill(&mut self, table: &JoinTable, test: FilterTest, kernels: &[Kernel]) -> Result<Vec<JoinShard>> {
         self.options.check_cancelled()?;
         let (mut shards, mut events) = (vec![], vec![]);

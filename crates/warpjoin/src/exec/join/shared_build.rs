@@ -1,8 +1,8 @@
 //! Build sides that several joins probe, by number.
 //!
-//! On one device, and where the build side fills a table by itself, there is one table. On several, rows stay where they were made
-//! until a join asks for a table: if the rows that it probes lie in the order of their keys, each device needs the build rows of
-//! its own range only.
+//! On one device, or if the build side fills a table directly, there is one table. On several devices, rows stay where
+//! they were made until a join needs a table: if its probe rows are sorted by the key, each device needs only the build
+//! rows of its own range.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::options::Distribution;
 use crate::plan::join::JoinNode;
 
 impl Query<'_> {
-    /// Makes the build side of that number; its rows stay beside it where filters are made of them.
+    /// Runs the build side of this number; its rows are kept if filters are made from them.
     pub(in crate::exec) fn share_build(
         &mut self,
         plan: &JoinNode<'_>,
@@ -46,7 +46,7 @@ impl Query<'_> {
         Ok(())
     }
 
-    /// The table of that number for the rows of a relation that have these keys.
+    /// The table of this number, for probing with these keys of a relation.
     pub(super) fn shared_table(&mut self, number: usize, probe: &Relation, keys: &[Expr]) -> Result<Arc<JoinTable>> {
         let (rows, known) = match &self.joins.shared_build(number)?.source {
             SharedSource::Table(table) => return Ok(Arc::clone(table)),
@@ -64,7 +64,7 @@ impl Query<'_> {
         Ok(table)
     }
 
-    /// Appends the probe of the table of that number.
+    /// Appends a probe of the table of this number.
     pub(in crate::exec) fn probe_shared_build(
         &mut self,
         plan: &JoinNode<'_>,
@@ -77,8 +77,8 @@ impl Query<'_> {
         probe_here(plan, probe, (table, payload_of), self.options.counts_rows)
     }
 
-    /// The key words that each device looks for, where rows of a table lie in the order of the key, so that devices have
-    /// different ones. Together the ranges cover all words: no build row is lost.
+    /// The range of key words that each device probes with, if a table's rows are sorted by the key, so that devices
+    /// have different ranges. Together the ranges cover all words, so that no build row is lost.
     pub(super) fn ranges_of_keys(&self, keys: &[Expr], probe: &Relation, shape: &JoinShape) -> KeyRanges {
         let (1.., Distribution::Auto, [key]) = (self.devices() - 1, self.options.distribution, keys) else {
             return None;

@@ -1,7 +1,7 @@
 //! The tables of a join: open addressing in slots of one or two words, slots indexed by the key, lists of rows
 //! of duplicate keys.
 //!
-//! Must not know where the build rows come from, nor who probes.
+//! Must not know where the build rows come from, nor what probes the tables.
 
 use std::sync::Arc;
 
@@ -32,16 +32,16 @@ const BUILD_ENTRIES: [&str; 9] = [
     "build_words_4",
     "build_words_8",
 ];
-/// Those of them that make lists, in the order in which they run.
+/// The entries that build row lists, in execution order.
 const LIST_ENTRIES: [&str; 3] = ["build_count", "build_offsets", "build_fill"];
-/// Largest direct table that is made when one is asked for.
+/// Maximum bytes of a direct table that the options ask for.
 const DIRECT_BYTES_MAX: u64 = 4 << 30;
-/// Windows that an insert reads before it gives up, at first.
+/// Initial maximum of windows that an insert reads before it gives up.
 const STEPS_MAX: u64 = 4096;
 
 impl Query<'_> {
-    /// Builds the hash tables over build rows (key word, then payload): for unique keys first, and
-    /// with row lists when a key turns out to occur twice on any device; in a set it may.
+    /// Builds the hash tables over build rows (key word, then payload): for unique keys first, and with row lists if a
+    /// key occurs twice on any device. A set allows duplicate keys.
     pub(crate) fn build_table(
         &mut self,
         mut shape: JoinShape,
@@ -103,7 +103,7 @@ impl Query<'_> {
         Ok(Arc::new(JoinTable { shape: Arc::new(shape), shards, build: Arc::new(rows) }))
     }
 
-    /// Slots of a table of unique keys, `rows_max` on a device, or of a set.
+    /// Slots of a table of unique keys, or of a set, for at most `rows_max` rows on a device.
     fn unique_slots(&self, shape: &JoinShape, rows: &Intermediate, rows_max: u64, lanes: u32, is_set: bool) -> Slots {
         if is_set && self.is_small_in_bits(shape, || rows_max) {
             return Slots::Bits;
@@ -115,7 +115,7 @@ impl Query<'_> {
         words.filter(|_| lanes == 1 && !shape.is_hashed()).map_or(Slots::Pairs { lanes }, Slots::Words)
     }
 
-    /// Whether a bit for each key that there can be takes little memory, and keys are all that is asked for.
+    /// Whether one bit for each possible key takes little memory, and only the existence of keys is needed.
     pub(super) fn is_small_in_bits(&self, shape: &JoinShape, rows_max: impl FnOnce() -> u64) -> bool {
         let is_free = self.options.join_form.is_none() && self.options.load_factor.is_none();
         let span = shape.packing.span().filter(|_| is_free && shape.payload.is_empty() && !shape.is_hashed());
@@ -123,8 +123,8 @@ impl Query<'_> {
         span.is_some_and(|span| is_direct_small(span as f64 / 8.0, l2_bytes as f64, || rows_max() as f64))
     }
 
-    /// Slots of a table indexed by the packed key, where that takes not much more memory than hashing:
-    /// one access finds a key, and rows that are clustered by key stay so.
+    /// Slots of a table indexed by the packed key, if it takes not much more memory than hashing: one access finds a
+    /// key, and rows clustered by key access neighboring slots.
     pub(super) fn direct_slots(&self, shape: &JoinShape, rows_max: impl FnOnce() -> u64) -> Option<DirectSlots> {
         let is_asked = match self.options.join_form {
             Some(JoinForm::Direct) => true,
@@ -192,8 +192,8 @@ impl Query<'_> {
         Ok(tables.into_iter().map(shard).collect())
     }
 
-    /// Clears a table on each device, and fills it where there are rows; `table_bytes` tells its size by the rows there. Waits, and
-    /// gives what was raised on any device. Adds the time of each, in ns, to `spent`.
+    /// Clears a table on each device, and fills it if the device has rows. `table_bytes` gives its size for a number of
+    /// rows. Waits, returns the status bits raised on any device, and adds the time of each device, in ns, to `spent`.
     fn fill_tables(
         &mut self,
         build: &TableBuild<'_>,
@@ -290,7 +290,7 @@ impl Query<'_> {
         }
     }
 
-    /// Tables of keys with the rows of each key side by side.
+    /// Tables of keys with row lists: the rows of each key are contiguous.
     fn build_lists(&mut self, build: &mut TableBuild<'_>, spent: &mut [u64]) -> Result<Vec<JoinShard>> {
         let module = build_module(build.lanes, self.options.hash_bits);
         let [count, offsets, fill] = self.compile_all(LIST_ENTRIES.map(|entry| (&module, entry)))?;
@@ -376,20 +376,20 @@ impl Query<'_> {
     }
 }
 
-/// Most slots of one word: kernels count them in 32 bits, and the slot behind the last one has a number, too
+/// Maximum slots of one word: kernels number them in 32 bits, including the slot after the last one
 /// (`word_home` in `kernels/join/key_table.cuh`).
 const WORD_SLOTS_MAX: u64 = u32::MAX as u64;
 
-/// What became of tables with slots of one word.
+/// Result of building tables with slots of one word.
 enum WordTables {
     Made(Vec<JoinShard>),
     /// A key occurs twice.
     RepeatedKey,
-    /// One has more than [`WORD_SLOTS_MAX`] slots, or would have once it has grown.
+    /// A table has more than [`WORD_SLOTS_MAX`] slots, or would have after growing.
     TooLarge,
 }
 
-/// What building a table starts from, and how far it has grown.
+/// Inputs of a table build, and how far the table has grown.
 struct TableBuild<'a> {
     rows: &'a Intermediate,
     shape: &'a JoinShape,
@@ -407,18 +407,18 @@ impl TableBuild<'_> {
         windows_for(rows, self.load_factor, self.lanes, guess)
     }
 
-    /// After a full table: half the load, and longer probes.
+    /// Grows after a full table: half the load factor, and longer probes.
     fn grow(&mut self) -> Result<()> {
         self.load_factor /= 2.0;
         self.steps_max = self.steps_max.saturating_mul(16);
         if self.load_factor < 1e-3 {
-            return Err(Error::kernel_bound("a hash table stays full however large it is"));
+            return Err(Error::kernel_bound("a hash table is still full after the last retry"));
         }
         Ok(())
     }
 }
 
-/// Windows of `lanes` slots for `rows` keys, of which `load_factor` of the slots are filled; `guess`: slots at most.
+/// Number of windows of `lanes` slots for `rows` keys at a load factor; `guess`: maximum slots.
 fn windows_for(rows: u64, load_factor: f64, lanes: u32, guess: Option<u64>) -> u64 {
     let asked = (rows as f64 / load_factor).ceil() as u64;
     guess.map_or(asked, |guess| guess.min(asked)).max(32).div_ceil(u64::from(lanes))

@@ -1,4 +1,4 @@
-//! What a kernel's parameters are bound to on one device.
+//! Binds a kernel's parameters to values on one device.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::exec::relation::{IntermediateShard, JoinTable, Part, Relation, Source
 use crate::runtime::lookup_copies::UploadedColumn;
 use crate::{Error, Result};
 
-/// Finds what to pass for a binding on one device.
+/// Finds the argument for a binding on one device.
 pub(super) struct Binder<'a> {
     pub device: usize,
     pub relation: &'a Relation,
@@ -20,7 +20,7 @@ pub(super) struct Binder<'a> {
     pub lookups: &'a [Arc<UploadedColumn>],
     pub control: &'a Buffer,
     pub cancel: &'a CancelWord,
-    /// The chunk: its first row among those of the device, and how many there are.
+    /// First row of the chunk, among the rows of the device; the field after it is the number of rows.
     pub first: u64,
     pub rows: u64,
     /// Columns of the chunk that were brought to the device.
@@ -190,7 +190,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// Where the pieces or partitions of the rows begin, and how many there are.
+    /// The offsets of pieces or partitions of the rows, and their number.
     fn pieces(&self, target: &'a GroupTarget) -> Result<(&'a Buffer, u64)> {
         match (&target.pieces, &self.relation.source) {
             (Some(pieces), _) => Ok((&pieces.offsets, pieces.count)),

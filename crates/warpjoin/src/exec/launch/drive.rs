@@ -15,35 +15,35 @@ use crate::exec::relation::Relation;
 use crate::options::DeviceThreads;
 use crate::{Cause, Error, Result};
 
-/// Tries until an output has room.
+/// Maximum tries until an output has enough room.
 const TRIES_MAX: u64 = 24;
-/// Launches of a chunk: where a table grows, it does so eight times between two of them.
+/// Maximum launches of a chunk: a growing table gets eight times larger between two launches.
 const LAUNCHES_MAX: u64 = 4096;
 
-/// What became of a device.
+/// Result of a pipeline on one device.
 enum Outcome<S: DeviceSink> {
     Filled(S::Filled),
-    /// It tries again.
+    /// The output was full: the device tries again.
     Full(S::Filling),
     /// The data has an error: its status bits are in the report.
     Raised,
 }
 
-/// A device on its way through the chunks of a pipeline.
+/// State of a device that processes the chunks of a pipeline.
 struct Driving<'q, S: DeviceSink> {
     lane: Lane<'q>,
     job: &'q Job<'q>,
     sink: &'q S,
     filling: S::Filling,
-    /// Chunks that are under way, and how often they were launched.
+    /// Chunks of the current launch, and how often they were launched.
     pushed: Range<u64>,
     launches: u64,
     flight: Flight,
-    /// Of all launches.
+    /// Report of all launches.
     report: Report,
 }
 
-/// A device that has come to its end.
+/// A device that has processed all chunks, or stopped.
 struct Driven<S: DeviceSink> {
     device: usize,
     outcome: Outcome<S>,
@@ -60,13 +60,13 @@ impl<'q, S: DeviceSink> Driving<'q, S> {
         Ok(Self { lane, job, sink, filling, pushed, launches: 1, flight, report: Report::default() })
     }
 
-    /// What the launch takes that begins with a chunk.
+    /// The chunks of the launch that begins with chunk `first`.
     fn chunks_from(first: u64, lane: &Lane<'_>, job: &Job<'_>, sink: &S) -> Range<u64> {
         let all = job.chunks(lane.device);
         first..if sink.takes_one_chunk() { (first + 1).min(all) } else { all }
     }
 
-    /// Waits for the launch, and enqueues what follows; breaks at the end.
+    /// Waits for the launch, and enqueues the next one; breaks at the end.
     fn advance(mut self) -> Result<ControlFlow<Driven<S>, Self>> {
         let report = self.lane.wait(&self.flight)?;
         self.report.add(&report);
@@ -119,8 +119,8 @@ impl<'q, S: DeviceSink> Driving<'q, S> {
 }
 
 impl Query<'_> {
-    /// Runs `relation` into a sink on every device. Arithmetic errors become errors here. Devices whose output was full try
-    /// again by themselves.
+    /// Runs `relation` into a sink on every device. Arithmetic errors are returned. Only devices whose output was full
+    /// try again.
     pub(in crate::exec) fn run_sink<S: DeviceSink>(
         &mut self,
         relation: &Relation,
@@ -207,7 +207,7 @@ impl Query<'_> {
         }
     }
 
-    /// Does work for some devices at the same time, each on a thread of its own.
+    /// Runs `work` for some devices in parallel, each on its own thread.
     fn on_threads<'q, T: Send>(
         &'q self,
         devices: &[usize],
@@ -228,8 +228,8 @@ impl Query<'_> {
         self.session.device_set().run_on_threads(works).into_iter().collect()
     }
 
-    /// Does work that waits for a device for each of them, at the same time where each has a thread; what it came to, device
-    /// after device.
+    /// Runs `work`, which waits for its device, for each device; in parallel if each device has a thread. Returns the
+    /// results in device order.
     pub(in crate::exec) fn on_each<T: Send>(
         &mut self,
         work: impl Fn(&mut Lane<'_>) -> Result<T> + Sync,
@@ -278,7 +278,7 @@ impl Query<'_> {
         Ok(ended)
     }
 
-    /// Adds what was done on a device.
+    /// Adds the work done on a device to the query's metrics.
     pub(in crate::exec) fn take_work(&mut self, device: usize, work: Work) {
         let Work { launches, kernel_ns, compile_ns, host_read_bytes, spilled_bytes } = work;
         self.metrics.launches += launches;
@@ -321,7 +321,7 @@ fn read_row_bytes(relation: &Relation, generated: &GeneratedPipeline) -> u64 {
     generated.bindings.iter().map(bytes_of).sum()
 }
 
-/// Items in an order drawn from a seed, which moves on; as they are for seed 0.
+/// Items in an order drawn from a seed, which is advanced; in their given order for seed 0.
 fn in_seeded_order<T>(mut items: Vec<T>, seed: &mut u64) -> Vec<T> {
     if *seed != 0 {
         for end in (1..items.len()).rev() {

@@ -1,4 +1,4 @@
-//! Launches of programs: pipelines that a kernel interprets.
+//! Launches of interpreted pipelines.
 
 use warpjoin_device::{Arg, Buffer, DeviceInfo, Kernel, Launch, Ptr, Stream};
 use warpjoin_kernels::interpret::InterpretParams;
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 const THREADS: u32 = 256;
 /// The same with a table.
 const TABLE_THREADS: u32 = 384;
-/// Most blocks of a multiprocessor (`interpret.cu`).
+/// Maximum resident blocks of a multiprocessor (`interpret.cu`).
 const BLOCKS_MAX: u32 = 6;
 
 /// A program on a device.
@@ -86,12 +86,12 @@ impl Interpreted {
         Ok(Self { kind, program, words, shape })
     }
 
-    /// What the launch reads, until it has ended.
+    /// The program's words, which must live until the launch has ended.
     pub(super) fn into_words(self) -> Buffer {
         self.words
     }
 
-    /// Enqueues it over some rows; `plain` is what the pipeline's own kernel would have.
+    /// Enqueues the program over some rows; `plain` is the launch shape of the pipeline's own kernel.
     pub(super) fn launch(
         &self,
         stream: &Stream,

@@ -1,4 +1,4 @@
-//! One device's part of a query: what a thread of its own may drive.
+//! One device's part of a query, which its own thread may drive.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,15 +29,15 @@ pub(in crate::exec) struct Job<'q> {
     pub relation: &'q Relation,
     pub generated: &'q GeneratedPipeline,
     pub kernels: &'q PipelineKernels,
-    /// Columns of tables as they lie.
+    /// Columns of tables, kept where they lie now.
     pub columns: Arc<TableColumns>,
-    /// Of each device, what the kernel reads in the host's memory.
+    /// Host-resident columns that the kernel reads, for each device.
     pub(super) on_host: Vec<Vec<HostPart>>,
-    /// What is read by code, of each device.
+    /// Columns that are read by code, for each device.
     pub lookups: Vec<Vec<Arc<UploadedColumn>>>,
     /// Rows of a chunk; `None`: all.
     pub chunk_rows: Option<u64>,
-    /// Tells the chunks on a device from those of other jobs.
+    /// Identifies the job's chunks on a device; jobs may share chunks.
     pub(super) chunks_of: usize,
 }
 
@@ -52,13 +52,13 @@ pub(in crate::exec) struct Lane<'q> {
     staging: Staging,
 }
 
-/// What was done on a device, for the metrics of the query.
+/// Work done on a device, for the metrics of the query.
 #[derive(Default)]
 pub(in crate::exec) struct Work {
     pub launches: u64,
     pub kernel_ns: u64,
     pub compile_ns: u64,
-    /// Bytes that kernels have read of the host's memory, there or brought to the device.
+    /// Bytes of host memory that kernels read, in place or after a copy to the device.
     pub host_read_bytes: u64,
     /// Bytes of rows that were written to the host's memory.
     pub spilled_bytes: u64,
@@ -77,7 +77,7 @@ impl<'q> Query<'q> {
         }
     }
 
-    /// A pipeline, and what it reads by code.
+    /// The job of a pipeline, with the columns that it reads by code.
     pub(in crate::exec) fn job<'j>(
         &mut self,
         relation: &'j Relation,
@@ -110,7 +110,7 @@ impl Job<'_> {
         }
     }
 
-    /// Takes the chunks of another job over the same rows, which reads all columns that this one reads.
+    /// Shares the chunks of another job over the same rows, which reads all columns that this one reads.
     pub(in crate::exec) fn sharing_chunks_of(mut self, other: &Self) -> Self {
         (self.chunk_rows, self.chunks_of) = (other.chunk_rows, other.chunks_of);
         self.on_host.clone_from(&other.on_host);
@@ -125,7 +125,7 @@ impl Job<'_> {
 }
 
 impl Lane<'_> {
-    /// Launches the kernel once a chunk.
+    /// Launches the kernel once for each chunk.
     pub(in crate::exec) fn enqueue(
         &mut self,
         job: &Job<'_>,
@@ -165,7 +165,7 @@ impl Lane<'_> {
             self.staging.launched(&stream, job, chunk)?;
         }
         let end = stream.record()?;
-        // The next chunk is on its way while somebody looks at this one.
+        // The next chunk is copied while the host checks this one.
         if behind < job.chunks(device) {
             self.staging.copy(&stream, device, job, behind)?;
         }
@@ -174,7 +174,7 @@ impl Lane<'_> {
         Ok(Flight { control, lookups, columns: Arc::clone(&job.columns), program, events: (begin, end) })
     }
 
-    /// Waits for a launch, and takes its time.
+    /// Waits for a launch, and records its kernel time.
     pub(in crate::exec) fn wait(&mut self, flight: &Flight) -> Result<Report> {
         let report = read_report(&self.stream, &flight.control)?;
         self.note_kernel(&flight.events.0, &flight.events.1)?;
@@ -197,17 +197,17 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// The stream of what outlives the query.
+    /// The stream for work that outlives the query.
     pub(super) fn load_stream(&self) -> Stream {
         self.session.device_set().load_streams()[self.device].clone()
     }
 
-    /// What kernels read to end early.
+    /// The word that kernels poll to end early.
     pub(in crate::exec) fn cancel_word(&self) -> &CancelWord {
         self.cancel
     }
 
-    /// An entry of a module that the plan does not tell, for this device.
+    /// Compiles an entry of a module that the plan does not name, for this device.
     pub(in crate::exec) fn kernel(&mut self, module: &ModuleSource, entry: &str) -> Result<Kernel> {
         let started = Instant::now();
         let devices = &self.session.devices()[self.device..=self.device];

@@ -1,4 +1,4 @@
-//! What pipelines read by code: columns that were made on the host, and tests of strings.
+//! Columns that pipelines read by code: precomputed lookups from the host, and results of string tests.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::codegen::{GeneratedPipeline, Lookup, LookupColumn};
 use crate::exec::query::Query;
 use crate::runtime::lookup_copies::UploadedColumn;
 
-/// Columns of as many bytes stay on the devices as long as they live on the host.
+/// Minimum bytes of a column that stays on the devices as long as it lives on the host.
 const KEPT_BYTES_MIN: usize = 64 << 10;
-/// Columns of as many bytes are brought to all devices at once.
+/// Minimum bytes of a column that is copied to all devices in parallel.
 const LARGE_BYTES_MIN: usize = 1 << 20;
 
 impl Query<'_> {
-    /// What a pipeline reads by code, of each device.
+    /// The columns that a pipeline reads by code, for each device.
     pub(super) fn look_up_all(&mut self, generated: &GeneratedPipeline) -> Result<Vec<Vec<Arc<UploadedColumn>>>> {
         for lookup in &generated.lookups {
             if let Lookup::Column(column) = lookup {
@@ -29,7 +29,7 @@ impl Query<'_> {
         (0..self.devices()).map(|device| look_up(self, device)).collect()
     }
 
-    /// Brings a large column to several devices at once, if none has it.
+    /// Copies a large column to several devices in parallel, if none has it.
     fn bring_large(&mut self, column: &Arc<LookupColumn>) -> Result<()> {
         let is_there = |device: usize| {
             let copies = self.session.lookup_copies();
@@ -73,7 +73,7 @@ impl Query<'_> {
         self.keep_copy(device, column, copy)
     }
 
-    /// Keeps a copy that was made for this query also for later ones.
+    /// Keeps a copy that was made for this query for later queries.
     fn keep_copy(
         &mut self,
         device: usize,
@@ -90,7 +90,7 @@ impl Query<'_> {
 }
 
 impl Lane<'_> {
-    /// Brings a column to the device, on a stream that outlives the query; and when it is there.
+    /// Copies a column to the device, on a stream that outlives the query. Also returns an event for its arrival.
     fn upload_to_keep(&self, column: &LookupColumn) -> Result<(Arc<UploadedColumn>, Event)> {
         let stream = self.options.memory_budget().of_stream(self.load_stream());
         let uploaded = upload(column, &stream)?;

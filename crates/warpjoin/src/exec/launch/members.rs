@@ -1,4 +1,4 @@
-//! Parts of a query that devices do by themselves, each as a query of its own.
+//! Parts of a query that devices run independently, each as its own query.
 
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -12,10 +12,10 @@ use crate::exec::query::Query;
 use crate::{Result, Session};
 
 impl Query<'_> {
-    /// Does work for each device as a query of that device alone, on the stream of this one: all at the same time, where each device
-    /// has a thread. What it came to, device after device.
+    /// Runs `work` for each device as a query of that device alone, on this query's streams; in parallel if each device
+    /// has a thread. Returns the results in device order.
     ///
-    /// The work may read what was written before. Of other devices' buffers it may read those in the host's memory only.
+    /// The work may read data written before. Of other devices' buffers it may only read those in host memory.
     pub(in crate::exec) fn on_members<T: Send>(
         &mut self,
         work: impl Fn(&mut Query<'_>, usize) -> Result<T> + Sync,
@@ -54,7 +54,7 @@ impl Query<'_> {
     }
 }
 
-/// Which of `count` neighbours one of several devices takes.
+/// The contiguous share of `count` items for one of several devices.
 pub(in crate::exec) fn share_of(device: usize, devices: usize, count: usize) -> Range<usize> {
     device * count / devices..(device + 1) * count / devices
 }

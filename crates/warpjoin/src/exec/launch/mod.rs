@@ -1,6 +1,7 @@
-//! Runs generated pipelines: sinks are opened on each device, take chunk after chunk, and are brought together.
+//! Runs generated pipelines: a sink is opened on each device, takes chunk after chunk, and the devices' results are
+//! combined.
 //!
-//! Must not know what sinks make of rows.
+//! Must not know how sinks process rows.
 
 mod binder;
 mod drive;

@@ -12,15 +12,15 @@ use crate::exec::relation::{Relation, Source, threads_of};
 pub(crate) struct Strides {
     /// Threads of a block; fewer on a device that does not allow that many.
     pub threads: u32,
-    /// Rows of a thread, where there are enough.
+    /// Rows of a thread, if there are enough rows.
     pub rows_each: u64,
-    /// Most blocks of a multiprocessor.
+    /// Maximum resident blocks of a multiprocessor.
     pub resident: u64,
     pub shared_bytes: u32,
 }
 
 impl Strides {
-    /// A row a thread, until the device is full.
+    /// One row for each thread, until the device is full.
     pub(crate) const ROWS: Self = Self { threads: BLOCK_THREADS, rows_each: 1, resident: 8, shared_bytes: 0 };
 
     pub(crate) fn over(self, rows: u64, stream: &Stream) -> Launch {
@@ -32,8 +32,7 @@ impl Strides {
     }
 }
 
-/// Enough blocks to fill the device, and so many that no thread sees too many rows; `bits` of a partition that is
-/// written.
+/// Enough blocks to fill the device, and to limit the rows of a thread. `bits`: those of a partition that is written.
 pub(in crate::exec) fn launch_shape(
     stream: &Stream,
     rows: u64,

@@ -1,4 +1,4 @@
-//! What a sink is to those that drive it.
+//! The interface of sinks to the code that drives devices.
 
 use super::lane::Lane;
 use super::target::Target;
@@ -8,28 +8,28 @@ use crate::exec::query::{Query, Report};
 use crate::exec::relation::Relation;
 use std::sync::Arc;
 
-/// What takes the rows of a pipeline.
+/// The sink of a pipeline.
 ///
-/// A sink is opened on each device, and pushed chunk after chunk of the rows there until it is finished. Devices do not
-/// wait for each other, and may have a thread each. What they have made is combined once all are finished.
+/// A sink is opened on each device, receives the device's rows chunk after chunk, and is finished. Devices do not wait
+/// for each other, and may have a thread each. Their results are combined once all are finished.
 pub(in crate::exec) trait DeviceSink: Sync {
-    /// What is being filled on one device.
+    /// State while one device is being filled.
     type Filling: Send;
-    /// What one device has made.
+    /// Result of one device.
     type Filled: Send;
-    /// What all devices have made.
+    /// Combined result of all devices.
     type Output;
 
     /// Its name in metrics.
     fn name(&self) -> String;
 
-    /// Makes room on a device.
+    /// Allocates the output on a device.
     ///
     /// # Errors
     /// When the device has no memory, or fails.
     fn open(&self, lane: &mut Lane<'_>) -> Result<Self::Filling>;
 
-    /// What a device without rows makes, if that is known without a launch.
+    /// The result of a device without rows, if known without a launch.
     ///
     /// # Errors
     /// When the device has no memory.
@@ -40,18 +40,18 @@ pub(in crate::exec) trait DeviceSink: Sync {
     /// Where the kernel writes.
     fn target<'t>(&'t self, filling: &'t Self::Filling) -> Target<'t>;
 
-    /// Whether a launch takes one chunk, whose report is looked at before the next. Else all chunks are launched, and one
-    /// report is looked at.
+    /// Whether a launch takes one chunk, whose report is checked before the next. Otherwise all chunks are launched,
+    /// and one report is checked.
     fn takes_one_chunk(&self) -> bool {
         false
     }
 
-    /// Whether it can be given some rows at a time.
+    /// Whether it accepts rows in several chunks.
     fn takes_chunks(&self) -> bool {
         true
     }
 
-    /// Looks at what a push came to. `is_last`: no chunk follows.
+    /// Checks the result of a push. `is_last`: no chunk follows.
     ///
     /// # Errors
     /// When the device fails.
@@ -69,10 +69,10 @@ pub(in crate::exec) trait DeviceSink: Sync {
     /// When the device fails.
     fn finish(&self, lane: &mut Lane<'_>, filling: Self::Filling, report: &Report) -> Result<Self::Filled>;
 
-    /// The next try on a device whose output was full has more room.
+    /// Makes room for the next try on a device whose output was full.
     fn make_room(&mut self, _device: usize, _full: Self::Filling, _report: &Report) {}
 
-    /// Another kernel for the devices that try again, if one suits better what was found out.
+    /// Another kernel for the devices that try again, if the reports suggest one.
     ///
     /// # Errors
     /// When it can't be generated.
@@ -84,16 +84,16 @@ pub(in crate::exec) trait DeviceSink: Sync {
         Ok(None)
     }
 
-    /// Brings together what devices have made.
+    /// Combines the results of all devices.
     fn combine(self, filled: Vec<Self::Filled>) -> Self::Output;
 }
 
-/// What a push came to.
+/// Result of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::exec) enum Pushed {
-    /// All rows are in.
+    /// All rows were processed.
     Done,
-    /// The kernel has noted where it stopped, and goes on from there.
+    /// The kernel has stopped early; a relaunch continues from the recorded position.
     Resume,
     /// The output is full: the device begins again at its first row, with more room.
     Full,

@@ -1,7 +1,8 @@
-//! Columns in the host's memory, brought to a device chunk by chunk: the next one is on its way while a kernel has this one.
+//! Stages host-resident columns: copies them to a device chunk by chunk; the next chunk is copied while a kernel reads
+//! this one.
 //!
-//! Chunks are copied on a stream of their own. A chunk is freed there behind the kernel that read it, so two of them take
-//! turns in the same memory. Must not know what kernels do with the columns.
+//! Chunks are copied on their own stream. A chunk is freed there after the kernel that reads it, so that two chunks
+//! alternate in the same memory. Must not know what kernels do with the columns.
 
 use std::collections::VecDeque;
 
@@ -12,58 +13,58 @@ use crate::Result;
 use crate::codegen::{Binding, GeneratedPipeline};
 use crate::exec::relation::{Part, Relation, Source, TableColumns};
 
-/// Bytes of a chunk: the bus needs more than a megabyte to be at its rate, and kernels more than a few microseconds.
+/// Bytes of a chunk: large enough to saturate the bus (more than a megabyte) and to amortize launches.
 const CHUNK_BYTES: u64 = 64 << 20;
-/// A chunk takes at most an eighth of a device's free memory. Two chunks are there at a time.
+/// A chunk takes at most an eighth of a device's free memory. Two chunks are on the device at a time.
 const FREE_DIVISOR: u64 = 8;
-/// Fewer bytes than that are read where they are.
+/// Minimum bytes to stage; smaller columns are read in place.
 const BYTES_MIN: u64 = 1 << 20;
-/// Chunks that are there at a time.
+/// Maximum chunks on the device at a time.
 const CHUNKS_MAX: usize = 2;
 /// Buffers have a multiple of this, so that kernels can read whole vectors.
 const ALIGNMENT_BYTES: u64 = 16;
 
-/// A part of a source column that lies in the host's memory.
+/// A part of a source column that lies in host memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HostPart {
     part: Part,
-    /// Of a row.
+    /// Bits of a row.
     bits: u64,
 }
 
 /// The chunks of a pipeline on one device.
 pub(super) struct Staging {
-    /// For copies; `None` before the first.
+    /// The stream for copies; `None` before the first copy.
     copies: Option<Stream>,
     /// Chunks on the device, in the order in which they were copied.
     chunks: VecDeque<StagedChunk>,
-    /// The device had no room for a chunk: columns are read where they are.
+    /// The device had no room for a chunk: columns are read in place.
     has_no_room: bool,
-    /// Bytes that were copied.
+    /// Bytes copied so far.
     pub(super) bytes: u64,
 }
 
 /// Parts of columns of one chunk.
 pub(super) struct StagedChunk {
-    /// Of which pipeline it is, and which of its chunks.
+    /// Its job (`Job::chunks_of`), and its number.
     id: (usize, u64),
     buffers: Vec<(Part, Buffer)>,
-    /// When the copies have ended.
+    /// Reached when the copies have ended.
     ready: Event,
-    /// Whether a kernel waits for them.
+    /// Whether the kernel's stream waits for `ready`.
     is_awaited: bool,
-    /// When the kernel has ended that reads it.
+    /// Reached when the kernel that reads the chunk has ended.
     done: Option<Event>,
 }
 
 impl StagedChunk {
-    /// A part of a source column from the chunk's first row on; `None`: it is on the device anyway.
+    /// A part of a source column, from the chunk's first row; `None`: it was not staged.
     pub(super) fn buffer(&self, part: Part) -> Option<&Buffer> {
         self.buffers.iter().find(|(of, _)| *of == part).map(|(_, buffer)| buffer)
     }
 }
 
-/// The parts of columns that a pipeline reads in the host's memory.
+/// The parts of columns that a pipeline reads from host memory.
 pub(super) fn parts_on_host(
     relation: &Relation,
     columns: &TableColumns,
@@ -90,7 +91,7 @@ pub(super) fn parts_on_host(
     parts
 }
 
-/// Bits of a row in these parts.
+/// Total bits of a row in these parts.
 pub(super) fn bits_of(parts: &[HostPart]) -> u64 {
     parts.iter().map(|part| part.bits).sum()
 }
@@ -112,8 +113,8 @@ impl Staging {
         Self { copies: None, chunks: VecDeque::new(), has_no_room: false, bytes: 0 }
     }
 
-    /// Has the columns of a chunk on the device once what follows on `stream` runs; `None`: they are there, or are read in
-    /// the host's memory.
+    /// The staged columns of a chunk, ready for work enqueued on `stream` from now on; `None`: nothing is staged,
+    /// columns are on the device or read in place.
     pub(super) fn chunk(
         &mut self,
         stream: &Stream,
@@ -133,7 +134,7 @@ impl Staging {
         Ok(Some(staged))
     }
 
-    /// Notes that all kernels of a chunk are enqueued.
+    /// Records that all kernels of a chunk are enqueued.
     pub(super) fn launched(&mut self, stream: &Stream, job: &Job<'_>, chunk: u64) -> Result<()> {
         let id = (job.chunks_of, chunk);
         if let Some(staged) = self.chunks.iter_mut().find(|staged| staged.id == id) {
@@ -142,7 +143,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Brings the columns of a chunk to the device, unless they are on their way.
+    /// Enqueues the copy of a chunk's columns to the device, unless it was enqueued before.
     pub(super) fn copy(&mut self, stream: &Stream, device: usize, job: &Job<'_>, chunk: u64) -> Result<()> {
         let id = (job.chunks_of, chunk);
         let Some(chunk_rows) = job.chunk_rows else { return Ok(()) };
@@ -189,7 +190,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Frees the oldest chunk behind the kernel that reads it.
+    /// Frees the oldest chunk, in stream order after the kernel that reads it.
     fn retire(&mut self, stream: &Stream) -> Result<()> {
         let (Some(oldest), Some(copies)) = (self.chunks.front(), &self.copies) else { return Ok(()) };
         match &oldest.done {
@@ -203,7 +204,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Frees all chunks behind the kernels that read them.
+    /// Frees all chunks, in stream order after the kernels that read them.
     pub(super) fn end(&mut self, stream: &Stream) {
         while !self.chunks.is_empty() {
             if let Err(error) = self.retire(stream) {

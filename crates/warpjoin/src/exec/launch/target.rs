@@ -1,4 +1,4 @@
-//! Where the sinks of pipelines write on one device: what parameters of their kernels are bound to.
+//! Output targets of pipelines on one device, to which parameters of their kernels are bound.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(in crate::exec) enum Target<'a> {
     Rows {
         shard: &'a IntermediateShard,
         capacity: u64,
-        /// The columns, where rows lie as those of the source do.
+        /// The columns, if each output row has the position of its source row.
         in_place: Option<&'a [ColumnType]>,
     },
     Groups(&'a GroupTarget),
@@ -22,16 +22,16 @@ pub(in crate::exec) enum Target<'a> {
     Slots(&'a Buffer),
 }
 
-/// A group table being filled on one device.
+/// A group table that is filled on one device.
 ///
 /// ```text
 /// rows: slots (or appended rows) | the row of key word 0 | spilled rows, not cleared
 /// ```
 #[derive(Debug)]
 pub(in crate::exec) struct GroupTarget {
-    /// The rows to read once all are in: spilled ones excluded.
+    /// The rows to read at the end, without spilled rows.
     pub shard: GroupShard,
-    /// Rows that keys are placed in, or that may be appended.
+    /// Number of slots for keys, or of rows that may be appended.
     pub slots: u64,
     pub index: Option<Buffer>,
     pub index_slots: u64,
@@ -40,32 +40,33 @@ pub(in crate::exec) struct GroupTarget {
     pub spill_rows: u64,
     /// See `group_counter`.
     pub counters: Buffer,
-    /// The next turn of each block, or the places of a walk: what was accumulated stays when the table grows.
+    /// The next iteration of each block, or positions of the work queue: accumulated rows are not read again after the
+    /// table grows.
     pub cursors: Buffer,
-    /// The pieces of rows that are cut.
+    /// The pieces of cut rows.
     pub pieces: Option<GroupPieces>,
-    /// Rows that a block takes at a time where they lie by partition, or are cut.
+    /// Rows of a chunk that a block takes at a time, for partitioned or cut rows.
     pub chunk_rows: u64,
-    /// Which ends of rows that are cut share their key with other devices: `OPEN_FIRST`, `OPEN_LAST`.
+    /// The ends of cut rows whose key also occurs on other devices: `OPEN_FIRST`, `OPEN_LAST`.
     pub open_ends: u64,
-    /// How many steps ahead of the rows at hand a block asks for rows.
+    /// Prefetch distance, in steps.
     pub prefetch_steps: u64,
-    /// Rows of groups that are finished, which no table holds.
+    /// Rows of finished groups, which are not in the table.
     pub finished: Option<Buffer>,
     pub finished_rows: u64,
 }
 
-/// Pieces of rows with no key in two of them.
+/// Pieces of rows; no key is in two pieces.
 #[derive(Debug)]
 pub(in crate::exec) struct GroupPieces {
-    /// u32 a piece, and one more: where each begins.
+    /// Where each piece begins, and where the last one ends (pieces + 1 u32).
     pub offsets: Buffer,
     pub count: u64,
-    /// The keys may be read as long as pieces are.
+    /// The key columns, kept alive as long as the pieces are used.
     pub _columns: Arc<TableColumns>,
 }
 
-/// Buffers of a partition under way on one device, and what the generated kernels write to.
+/// Buffers of a partition in progress on one device, to which the generated kernels write.
 pub(in crate::exec) struct PartitionTarget {
     pub bits: u32,
     /// Bits of the hash above those of partitions.
@@ -75,7 +76,7 @@ pub(in crate::exec) struct PartitionTarget {
     pub words: Vec<Buffer>,
 }
 
-/// Where a sketch is made on a device.
+/// Buffers of a sketch on one device.
 pub(in crate::exec) struct SketchTarget {
     pub set: Buffer,
     pub stride: u64,

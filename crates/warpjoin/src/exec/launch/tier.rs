@@ -1,7 +1,7 @@
-//! Which tier of code runs a pipeline: a kernel of its own, or one that interprets it.
+//! The code tier of a pipeline: its own kernel, or an interpreter kernel.
 //!
-//! Kernels that interpret are the same for all pipelines, so they are there when a query comes that was never seen. The
-//! pipeline's own kernel is compiled in the background, and runs from then on.
+//! Interpreter kernels are the same for all pipelines, so they are compiled before a new query comes. The pipeline's
+//! own kernel is compiled in the background, and is used from then on.
 
 use std::cell::LazyCell;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// What runs a pipeline: a kernel for each device.
 pub(crate) struct PipelineKernels {
     pub kernels: Vec<Kernel>,
-    /// They interpret the pipeline's program.
+    /// Whether they interpret the pipeline's program.
     pub interpret: bool,
 }
 
@@ -32,8 +32,8 @@ impl Query<'_> {
         self.compile_pipelines(relation, [pipeline], 0, []).map(|([kernels], [])| kernels)
     }
 
-    /// Those of several pipelines, which write 2^bits partitions, if any; and entries of hand-written modules that are
-    /// wanted at the same point.
+    /// The kernels of several pipelines (which write 2^bits partitions, if any), together with entries of hand-written
+    /// modules that are needed at the same point.
     pub(crate) fn compile_pipelines<const P: usize, const N: usize>(
         &mut self,
         relation: &Relation,
@@ -61,20 +61,20 @@ impl Query<'_> {
             log::debug!("pipeline {index} of {P} is interpreted");
             self.note_interpreted(module);
         }
-        let mut next = || kernels.next().ok_or_else(|| Error::internal("fewer kernels than were asked for"));
+        let mut next = || kernels.next().ok_or_else(|| Error::internal("fewer kernels than requested"));
         let mut of_pipelines = vec![];
         for interpret in interprets {
             of_pipelines.push(PipelineKernels { kernels: next()?, interpret });
         }
         let of_others = (0..N).map(|_| next()).collect::<Result<Vec<_>>>()?;
-        let wrong = |_| Error::internal("more or fewer kernels than were asked for");
+        let wrong = |_| Error::internal("wrong number of kernels");
         Ok((
-            of_pipelines.try_into().map_err(|_| Error::internal("more or fewer pipelines than were asked for"))?,
+            of_pipelines.try_into().map_err(|_| Error::internal("wrong number of pipelines"))?,
             of_others.try_into().map_err(wrong)?,
         ))
     }
 
-    /// Whether a pipeline is interpreted: where its own kernel would have to be compiled, and those that interpret would not.
+    /// Whether a pipeline is interpreted: its own kernel is not compiled yet, and the interpreter kernels are.
     fn interprets(
         &self,
         relation: &Relation,

@@ -1,4 +1,4 @@
-//! Radix partitions on each device, and rows as words, of which they consist.
+//! Radix partitions on each device, and the rows of words that they hold.
 //!
 //! Must not know what partitions are for (joins, group-bys, hash tables), nor about exchange between devices.
 

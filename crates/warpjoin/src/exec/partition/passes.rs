@@ -21,13 +21,13 @@ use crate::exec::query::{Pending, PendingDevice, Query, check_status};
 use crate::exec::relation::{PartitionedRows, PartitionedShard, PassBits, Relation, Source};
 use crate::{Error, Reason, Result};
 
-/// Bits of a pass from which on its tiles are large.
+/// Minimum bits of a pass that uses large tiles.
 const MANY_BITS: u32 = 8;
 
-/// Rows of a device from which on kernels can't count them.
+/// Rows of a device at which the kernels' 32-bit counts no longer suffice.
 const ROWS_MAX: u64 = u32::MAX as u64 - 0x10_0000;
 
-/// Part of a device's memory up to which buffers are kept that could be freed.
+/// Buffers that are no longer needed are kept up to this fraction of a device's memory (1 / divisor).
 const KEPT_SHARE: u64 = 16;
 
 /// A partition whose kernels are bound.
@@ -39,14 +39,14 @@ pub(crate) struct PlannedPartition {
     pub shape: Arc<RowShape>,
 }
 
-/// Why rows can't be partitioned.
+/// The reason why rows can't be partitioned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// A row has more words than kernels take.
+    /// A row has more words than kernels support.
     Words(usize),
     /// A device has more rows than kernels count.
     Rows(u64),
-    /// A device has no room for the rows by partition.
+    /// A device has no room for the partitioned rows.
     Memory { asked_bytes: u64, free_bytes: u64 },
 }
 
@@ -63,7 +63,7 @@ impl From<Obstacle> for Reason {
 }
 
 impl PlannedPartition {
-    /// Bytes that partitioned rows of a device take, those between two passes included.
+    /// Bytes of a device's partitioned rows, including those between two passes.
     fn bytes(&self, device: usize) -> u64 {
         let row_bytes = self.shape.row_bytes();
         let copies = if self.bits.second > 0 { 2 } else { 1 };
@@ -73,7 +73,7 @@ impl PlannedPartition {
 }
 
 impl Query<'_> {
-    /// Binds what partitions the rows of a relation by the hash of their keys.
+    /// Binds the kernels that partition the rows of a relation by the hash of their keys.
     pub(crate) fn plan_partition(
         &mut self,
         relation: Relation,
@@ -98,9 +98,9 @@ impl Query<'_> {
         Ok(PlannedPartition { relation, bits, count, scatter, shape })
     }
 
-    /// What is in the way of partitions that are there at the same time; `None`: nothing. Without room on the devices, partitions
-    /// may lie in the host's memory if that is all that can be done (`goes_to_host`), or if several devices make them; one device
-    /// would rather spill the rows.
+    /// The obstacle to making these partitions together; `None`: there is none. Without room on the devices, partitions
+    /// may lie in host memory if there is no alternative (`goes_to_host`) or there are several devices; a single device
+    /// spills rows instead.
     pub(crate) fn obstacle(&self, planned: &[&PlannedPartition], goes_to_host: bool) -> Option<Obstacle> {
         if let Some(obstacle) = self.spill_obstacle(planned) {
             return Some(obstacle);
@@ -118,7 +118,7 @@ impl Query<'_> {
         })
     }
 
-    /// What is in the way of spilling rows; `None`: nothing.
+    /// The obstacle to spilling rows; `None`: there is none.
     pub(in crate::exec) fn spill_obstacle(&self, planned: &[&PlannedPartition]) -> Option<Obstacle> {
         planned.iter().find_map(|planned| {
             let (words, source) = (planned.shape.words(), &planned.relation.source);
@@ -131,7 +131,7 @@ impl Query<'_> {
         })
     }
 
-    /// Partitions rows for which nothing is in the way.
+    /// Partitions rows for which [`Self::obstacle`] found none.
     pub(crate) fn partition(&mut self, planned: PlannedPartition) -> Result<PartitionedRows> {
         let PlannedPartition { relation, bits, count, scatter, shape } = planned;
         let module = partition_module(self.options.hash_bits);
@@ -170,8 +170,8 @@ impl Query<'_> {
         Ok(PartitionedRows { shape, rows_max: relation.rows_max, shards })
     }
 
-    /// A relation whose rows can be looked at twice: without probes. With the columns that it kept, if
-    /// not all.
+    /// A relation that can be read twice, without probes; they are materialized. Also returns the columns that it kept,
+    /// if not all.
     fn without_probes(&mut self, relation: Relation, spec: RowSpec) -> Result<(Relation, RowSpec, Option<Vec<usize>>)> {
         let has_probe = relation.steps.iter().any(|step| matches!(step, Step::Probe(_)));
         if !has_probe && !matches!(relation.source, Source::Matches(..)) {
@@ -244,9 +244,8 @@ impl Query<'_> {
 }
 
 impl Query<'_> {
-    /// Keeps buffers that nobody needs any more until the query has ended, where they are a small part of the
-    /// device's memory: pieces of what is freed on the way would go into larger buffers, which the
-    /// driver then maps anew in each query.
+    /// Keeps buffers that are no longer needed until the query has ended, if they are a small part of the device's
+    /// memory. Otherwise larger buffers would reuse pieces of freed memory, which the driver then remaps in each query.
     fn set_aside(&mut self, stream: &Stream, buffers: Vec<Buffer>) {
         let bytes: u64 = self.kept.iter().chain(&buffers).map(Buffer::bytes).sum();
         if bytes <= stream.budget_bytes() / KEPT_SHARE {
@@ -255,10 +254,10 @@ impl Query<'_> {
     }
 }
 
-/// Where the counts of a partition become places.
+/// The scan that turns the counts of a partition into offsets.
 pub(super) struct Scan {
     bits: PassBits,
-    /// u32 a partition, and one more: where each begins.
+    /// Where each partition begins, and where the last one ends (partitions + 1 u32).
     pub offsets: Buffer,
     cursors: Buffer,
     first_offsets: Buffer,
@@ -268,7 +267,7 @@ pub(super) struct Scan {
 impl Scan {
     pub(super) const ENTRY: &str = "partition_scan";
 
-    /// With the target of the kernel that counts.
+    /// Allocates the scan, together with the target of the counting kernel.
     pub(super) fn open(stream: &Stream, bits: PassBits, skipped_bits: u32) -> Result<(Self, PartitionTarget)> {
         let (partitions, firsts) = (1u64 << bits.total(), 1u64 << bits.first);
         let counts = stream.alloc_filled(partitions * 4, 0)?;
@@ -283,7 +282,7 @@ impl Scan {
         Ok((scan, PartitionTarget { bits: bits.total(), skipped_bits, counts, cursors, words: vec![] }))
     }
 
-    /// Behind the kernel that counts.
+    /// Launches the scan, after the counting kernel.
     pub(super) fn launch(&self, lane: &mut Lane<'_>, kernel: &Kernel, target: &PartitionTarget) -> Result<()> {
         let stream = lane.stream.clone();
         let params = ScanParams {
@@ -301,25 +300,25 @@ impl Scan {
     }
 }
 
-/// The launch of a second pass, but for its blocks.
+/// The launch of a second pass, without its number of blocks.
 fn second_pass(stream: &Stream, bits: PassBits) -> TileLaunch {
     partition_launch(stream.device().info(), bits.second, PARTITION_THREADS_FEW)
 }
 
-/// The kernels that are not generated, on every device.
+/// The hand-written kernels, for every device.
 struct Steps {
     scan: Vec<Kernel>,
     /// Only where there is a second pass.
     pass: Vec<Kernel>,
 }
 
-/// A launch of one block of as many threads as a partition's kernels take.
+/// A launch of one block, with the threads of partition kernels.
 pub(crate) fn one_block(stream: &Stream, shared_bytes: u32) -> Launch {
     let block_threads = stream.device().info().block_threads(PARTITION_THREADS_MANY);
     Launch { blocks: 1, block_threads, shared_bytes }
 }
 
-/// Memory for the words of rows: on the device, or where it has no room in the host's memory.
+/// Memory for the words of rows: on the device, or in host memory if the device has no room.
 fn allocate_words(lane: &mut Lane<'_>, shape: &RowShape, rows: u64) -> Result<Vec<Buffer>> {
     let stream = lane.stream.clone();
     let bytes: Vec<u64> = shape.word_bytes().iter().map(|&bytes| rows * u64::from(bytes)).collect();

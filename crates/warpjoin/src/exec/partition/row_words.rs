@@ -8,7 +8,7 @@ use warpjoin_kernels::{padded, partition};
 pub(crate) struct WordColumn<'a> {
     pub buffer: Option<&'a Buffer>,
     pub is_wide: bool,
-    /// Added to what is stored, modulo the size of the word.
+    /// Added to the stored value, modulo 2^bits of the word.
     pub bias: u64,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct RowWords<'a> {
     /// Bits of each key word that belong to the key.
     pub key_masks: Vec<u64>,
     pub seed: u64,
-    /// A bit a row: rows that count.
+    /// One bit for each row: whether it counts. `None`: all rows count.
     pub validity: Option<&'a Buffer>,
 }
 

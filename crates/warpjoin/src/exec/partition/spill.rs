@@ -1,7 +1,7 @@
-//! Spilled rows: partitioned chunk by chunk on the device, each chunk then copied to the host's memory.
+//! Spilling of rows: they are partitioned chunk by chunk on the device, and each chunk is copied to host memory.
 //!
-//! While a kernel partitions a chunk, the one before is copied to the host, and the next one of the source to the device. So
-//! each row crosses the bus once in each direction, however many passes over the partitions follow.
+//! While a kernel partitions a chunk, the previous one is copied to the host, and the next one of the source to the
+//! device.
 
 use warpjoin_device::{Buffer, Cause, Kernel, Stream};
 
@@ -14,38 +14,39 @@ use crate::exec::launch::{Job, Lane, Target};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Query, check_status};
 
-/// Spilled partitions go by bits of the hash just above the 16 that choose a device: tables of some partitions, and further
-/// partitions of them, go by the bits from the top.
+/// Spilled partitions use the hash bits just above the 16 that choose a device. Tables of some partitions, and their
+/// further partitions, use the top bits.
 pub(super) const SPILL_SKIPPED_BITS: u32 = 64 - 16 - SPILL_BITS.first;
 
-/// Bytes of a partitioned chunk: each partition of it is copied in one piece, at the rate of the bus.
+/// Bytes of a partitioned chunk: large enough to copy each partition of it in one piece at the full bus rate.
 const CHUNK_BYTES: u64 = 256 << 20;
-/// A partitioned chunk takes at most this part of a device's free memory. There are two of them, and two of the source.
+/// A partitioned chunk takes at most this fraction of a device's free memory (1 / divisor). There are two of them, and
+/// two of the source.
 const FREE_DIVISOR: u64 = 8;
-/// Chunks that are there at a time: one is written, one is copied.
+/// Maximum chunks on the device at a time: one is written, one is copied.
 const CHUNKS_MAX: usize = 2;
-/// Rows stay on the device if they take at most this part of its free memory.
+/// Rows stay on the device if they take at most this fraction of its free memory (1 / divisor).
 const KEPT_DIVISOR: u64 = 4;
 
 /// How the rows of each device are spilled.
 struct Spilling<'s> {
     count: Job<'s>,
     scatter: Job<'s>,
-    /// One a device.
+    /// One kernel for each device.
     scan: Vec<Kernel>,
     shape: &'s RowShape,
-    /// Rows may stay on the device: no other one reads them.
+    /// Whether rows may stay on the device, as no other device reads them.
     may_stay: bool,
 }
 
-/// What was spilled of a device's rows.
+/// The spilled rows of a device.
 struct Spilled {
     runs: Vec<Run>,
     kernel_ns: u64,
 }
 
 impl Query<'_> {
-    /// Partitions rows for which nothing is in the way, and spills them.
+    /// Partitions and spills rows for which `spill_obstacle` found none.
     pub(in crate::exec) fn spill(&mut self, planned: PlannedPartition) -> Result<SpilledRows> {
         let PlannedPartition { relation, count, scatter, shape, .. } = planned;
         let module = partition_module(self.options.hash_bits);
@@ -76,7 +77,7 @@ impl Query<'_> {
 }
 
 impl Spilling<'_> {
-    /// Partitions the rows of a device, a chunk a run.
+    /// Partitions the rows of a device; each chunk becomes a run.
     fn run(&self, lane: &mut Lane<'_>) -> Result<Spilled> {
         let Self { count, scatter, shape, .. } = self;
         let (device, stream, row_bytes) = (lane.device, lane.stream.clone(), shape.row_bytes());
@@ -122,7 +123,8 @@ impl Spilling<'_> {
     }
 }
 
-/// Memory for the words of a chunk's rows: on the device, or where it has no room in the host's memory, which is told.
+/// Memory for the words of a chunk's rows: on the device, or in host memory if the device has no room. Also returns
+/// whether it is host memory.
 fn chunk_words(stream: &Stream, shape: &RowShape, rows: u64) -> Result<(Vec<Buffer>, bool)> {
     let bytes = shape.word_bytes().into_iter().map(|bytes| rows * u64::from(bytes));
     match bytes.clone().map(|bytes| stream.alloc(bytes)).collect::<Result<_, _>>() {

@@ -1,4 +1,4 @@
-//! Spilled rows, brought back to the device some partitions at a time: the next ones are on their way while these are used.
+//! Loading of spilled rows, some partitions at a time: the next ones are copied while these are used.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::devices::{CopyLane, SpilledColumns};
 use crate::exec::launch::share_of;
 use crate::exec::relation::{PassBits, RowSlice};
 
-/// Bits of spilled partitions: enough for these to be even.
+/// Bits of spilled partitions: enough for partitions of similar size.
 pub(in crate::exec) const SPILL_BITS: PassBits = PassBits { first: 8, second: 0 };
 
 /// Buffers have a multiple of this, so that kernels can read whole vectors.
 const ALIGNMENT_BYTES: u64 = 16;
 
-/// Rows of all devices by partition, run after run.
+/// Spilled rows of all devices, as runs of partitioned rows.
 #[derive(Debug)]
 pub(in crate::exec) struct SpilledRows {
     pub shape: Arc<RowShape>,
@@ -29,13 +29,13 @@ pub(in crate::exec) struct SpilledRows {
 /// Rows of a chunk, by partition.
 #[derive(Debug)]
 pub(in crate::exec) struct Run {
-    /// A column a word.
+    /// One column for each word.
     pub rows: SpilledColumns,
     /// Where each partition begins, and the number of rows.
     pub begins: Vec<u32>,
 }
 
-/// Rows of some partitions that are brought to the device at a time: of each run, those from one row to another.
+/// Rows of some partitions that are loaded together: a range of rows of each run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::exec) struct Piece(Vec<(usize, Range<u64>)>);
 
@@ -61,7 +61,7 @@ impl SpilledRows {
         self.runs.iter().map(Run::rows).sum()
     }
 
-    /// The partitions that one of several devices goes over.
+    /// The partitions that one of several devices processes.
     pub(in crate::exec) fn partitions_of(device: usize, devices: usize) -> Range<usize> {
         share_of(device, devices, 1 << SPILL_BITS.total())
     }
@@ -100,15 +100,15 @@ impl SpilledRows {
     }
 }
 
-/// Goes over partitions of spilled rows, some neighbours at a time.
+/// Iterates over partitions of spilled rows, some neighbors at a time.
 pub(in crate::exec) struct PartitionRanges {
     rows: Arc<SpilledRows>,
-    /// Behind the last partition.
+    /// The index after the last partition.
     end: usize,
-    /// Most rows of a range of several partitions.
+    /// Maximum rows of a range of several partitions.
     rows_max: u64,
     last: Range<usize>,
-    /// The next one, once somebody has asked for it.
+    /// The next range, if [`Self::next`] has computed it.
     next: Option<Range<usize>>,
 }
 
@@ -118,7 +118,7 @@ impl PartitionRanges {
         Self { rows: Arc::clone(rows), end, rows_max, last: start..start, next: None }
     }
 
-    /// The next range, to which [`Self::advance`] goes; `None` behind the last one.
+    /// The next range, which [`Self::advance`] will return; `None` after the last one.
     pub(in crate::exec) fn next(&mut self) -> Option<Range<usize>> {
         let first = self.last.end;
         if self.next.is_none() && first < self.end {
@@ -140,8 +140,8 @@ impl PartitionRanges {
         self.rows_max = rows_max;
     }
 
-    /// Goes over the last range again, which has found no memory: without rows that were brought ahead, then with half of its rows
-    /// at a time. Whether there was anything to give up: not if it was one partition.
+    /// Retries the last range after it ran out of memory: first without prefetched rows, then with half of its rows at
+    /// a time. Returns false if neither is possible, as the range is a single partition.
     pub(in crate::exec) fn retry(&mut self, inbound: &mut Inbound) -> Result<bool> {
         if !inbound.give_up_ahead()? {
             if self.last.len() < 2 {
@@ -155,12 +155,12 @@ impl PartitionRanges {
     }
 }
 
-/// Brings pieces of spilled rows to the device.
+/// Loads pieces of spilled rows to the device.
 pub(in crate::exec) struct Inbound {
     lane: CopyLane,
-    /// What is on its way for later.
+    /// Prefetched pieces.
     ahead: Vec<Loading>,
-    /// The device had no room for that.
+    /// The device had no room for a prefetch.
     has_no_room: bool,
     /// Bytes that were copied from the host.
     pub bytes: u64,
@@ -174,12 +174,12 @@ struct Loading {
 }
 
 impl Inbound {
-    /// For work on a stream.
+    /// A loader for work on `stream`.
     pub(in crate::exec) fn new(stream: &Stream) -> Result<Self> {
         Ok(Self { lane: CopyLane::new(stream)?, ahead: vec![], has_no_room: false, bytes: 0 })
     }
 
-    /// Begins to bring a piece for later, if there is room.
+    /// Starts to prefetch a piece, if there is room.
     pub(in crate::exec) fn prefetch(&mut self, rows: &Arc<SpilledRows>, piece: &Piece) -> Result<()> {
         if self.has_no_room || self.ahead.iter().any(|known| known.is(rows, piece)) {
             return Ok(());
@@ -192,7 +192,7 @@ impl Inbound {
         Ok(())
     }
 
-    /// A piece, for what follows on the stream.
+    /// A piece, ready for work enqueued on the stream from now on.
     pub(in crate::exec) fn take(&mut self, rows: &Arc<SpilledRows>, piece: &Piece) -> Result<RowSlice> {
         let known = self.ahead.iter().position(|known| known.is(rows, piece));
         let loading = match known {
@@ -203,13 +203,13 @@ impl Inbound {
         Ok(loading.slice)
     }
 
-    /// Frees what was brought for later, and brings nothing ahead from now on. Whether there was something.
+    /// Frees prefetched pieces, and stops prefetching. Returns whether there were any.
     fn give_up_ahead(&mut self) -> Result<bool> {
         self.has_no_room = true;
         self.forget_ahead()
     }
 
-    /// Frees what was brought for later. Whether there was something.
+    /// Frees prefetched pieces. Returns whether there were any.
     pub(in crate::exec) fn forget_ahead(&mut self) -> Result<bool> {
         let had_some = !self.ahead.is_empty();
         for loading in &self.ahead {

@@ -1,4 +1,4 @@
-//! What an execution binds to a physical plan: tables and constants.
+//! Values that an execution binds to a physical plan: tables and constants.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::plan::physical::{self, Bindings, Join, NodeSlot, PhysicalPlan, TableN
 use crate::plan::{Plan, PlanKind, SortKey};
 use crate::{Error, Result, Table};
 
-/// A plan with all that one execution brings to it.
+/// A plan with all values that one execution binds to it.
 #[derive(Debug)]
 pub(crate) struct Execution<'a> {
     pub plan: &'a PhysicalPlan,
@@ -36,7 +36,7 @@ impl<'a> Execution<'a> {
                 }
                 Ok(table)
             }
-            TableNode::Source(_) => Err(Error::internal("a table of what is no scan")),
+            TableNode::Source(_) => Err(Error::internal("a node without a table")),
         };
         let tables = bindings.tables.iter().map(table_of).collect::<Result<_>>()?;
         Ok(Self { plan, constants: &bindings.constants, tables, nodes: &bindings.nodes })

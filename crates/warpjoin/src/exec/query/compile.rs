@@ -1,8 +1,8 @@
-//! The kernels of a query, and what it finds out on which they depend.
+//! The kernels of a query, and the runtime decisions that they depend on.
 //!
-//! A query asks for a kernel where it is wanted, and waits for those that are not in memory. A pipeline seldom waits: while
-//! its own kernel is missing, one that is there interprets it (`launch/tier.rs`). Kernels of pipelines that were interpreted
-//! are compiled when the query has ended, and run from then on.
+//! A query requests a kernel when it needs it, and waits for it if it is not in memory. A pipeline seldom waits: while
+//! its own kernel is missing, a compiled interpreter kernel runs it (`launch/tier.rs`). Kernels of interpreted
+//! pipelines are compiled when the query has ended, and are used from then on.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use crate::exec::metrics::HostDecision;
 use crate::options::CodeTier;
 use crate::{DeviceSet, Error, Result};
 
-/// What a query has compiled, and has found out that kernels depend on.
+/// The kernels that a query has compiled, and its runtime decisions.
 pub(crate) struct Compilation {
     devices: Arc<DeviceSet>,
-    /// What only a run can tell; each with the number of pipelines before it.
+    /// Runtime decisions, each with the number of pipelines before it.
     decisions: Vec<(usize, RuntimeDecision)>,
-    /// Whether the background threads were asked for modules.
+    /// Whether modules were requested from the background threads.
     has_asked: bool,
-    /// Modules in whose place kernels that interpret have run.
+    /// Modules of pipelines that were interpreted.
     better: Vec<ModuleSource>,
     query: QueryId,
 }
 
 impl Compilation {
-    /// Of a query that has compiled nothing yet.
+    /// State of a query that has compiled nothing yet.
     pub(crate) fn new(devices: &Arc<DeviceSet>) -> Self {
         let devices = Arc::clone(devices);
         Self { devices, decisions: vec![], has_asked: false, better: vec![], query: QueryId::new() }
@@ -38,7 +38,7 @@ impl Compilation {
 }
 
 impl Query<'_> {
-    /// Notes what a run has found out, before anything is compiled that depends on it.
+    /// Records a runtime decision, before anything that depends on it is compiled.
     pub(crate) fn note_decision(&mut self, decision: RuntimeDecision) {
         self.compilation.decisions.push((self.metrics.pipelines.len(), decision));
     }
@@ -48,13 +48,13 @@ impl Query<'_> {
         self.compilation.decisions.len()
     }
 
-    /// What the run tried after its first `decisions` decisions failed: one decision replaces those of the attempt.
+    /// Replaces all decisions after the first `decisions` by one: an attempt has failed.
     pub(crate) fn note_decision_instead(&mut self, decisions: usize, decision: RuntimeDecision) {
         self.compilation.decisions.truncate(decisions);
         self.note_decision(decision);
     }
 
-    /// What the host has decided, for the metrics.
+    /// The host's decisions, for the metrics.
     pub(in crate::exec) fn host_decisions(&self) -> Vec<HostDecision> {
         // The only device has the build side anyway.
         let is_open = |decision: &RuntimeDecision| decision.kind() != DecisionKind::BuildSide || self.devices() > 1;
@@ -67,16 +67,16 @@ impl Query<'_> {
         self.compile_all([(module, entry)]).map(|[kernels]| kernels)
     }
 
-    /// Compiles entries that are wanted at one point, those that are missing at once.
+    /// Compiles entries that are needed at one point; missing ones are compiled in parallel.
     pub(crate) fn compile_all<const N: usize>(
         &mut self,
         wanted: [(&ModuleSource, &str); N],
     ) -> Result<[Vec<Kernel>; N]> {
         let kernels = self.compile_some(&wanted)?;
-        kernels.try_into().map_err(|_| Error::internal("more or fewer kernels than were asked for"))
+        kernels.try_into().map_err(|_| Error::internal("wrong number of kernels"))
     }
 
-    /// The same of any number.
+    /// As [`Self::compile_all`], for any number of entries.
     pub(crate) fn compile_some(&mut self, wanted: &[(&ModuleSource, &str)]) -> Result<Vec<Vec<Kernel>>> {
         let devices = self.session.devices();
         let modules: Vec<_> = wanted.iter().map(|(module, entry)| devices[0].module_of(module, entry)).collect();
@@ -112,7 +112,8 @@ impl Query<'_> {
         Ok(kernels)
     }
 
-    /// Counts the modules that are missing, and has the background threads compile all but the one that is waited for first.
+    /// Counts the missing modules, and lets the background threads compile all but the first, which this thread
+    /// compiles.
     fn compile_at_once(&mut self, modules: &[Cow<'_, ModuleSource>]) {
         let devices = self.session.devices();
         let mut missing: Vec<ModuleSource> = vec![];
@@ -130,7 +131,7 @@ impl Query<'_> {
         }
     }
 
-    /// A pipeline's own module, where it is interpreted: compiled when the query has ended.
+    /// Records the module of an interpreted pipeline, to be compiled when the query has ended.
     pub(in crate::exec) fn note_interpreted(&mut self, module: &ModuleSource) {
         self.metrics.interpreted_kernels += 1;
         if self.options.code_tier == CodeTier::Auto && self.session.devices()[0].can_compile() {
@@ -140,7 +141,7 @@ impl Query<'_> {
 }
 
 impl Drop for Compilation {
-    /// Nobody waits for what a query that has failed had asked for.
+    /// Requests the kernels of interpreted pipelines, and cancels other requests that are still queued.
     fn drop(&mut self) {
         if !self.better.is_empty() {
             let better = std::mem::take(&mut self.better);

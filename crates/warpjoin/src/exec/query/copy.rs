@@ -5,12 +5,13 @@ use warpjoin_device::Buffer;
 use super::Query;
 use crate::Result;
 
-/// Most bytes that the host holds at once of what it brings from device to device.
+/// Maximum bytes that the host buffers at once for a copy between devices.
 const HOST_PIECE_BYTES: u64 = 32 << 20;
 
 impl Query<'_> {
-    /// Enqueues a copy from `(device, buffer, offset)` to another device, which happens through the host where one of the two
-    /// can't reach the other's memory: its own work is then done, so that the source may go. What writes the source must be done, or waited for by the second one's stream.
+    /// Enqueues a copy from `(device, buffer, offset)` to another device. If one can't reach the other's memory, the
+    /// copy goes through the host and is complete on return, so that the source may be freed. The work that writes the
+    /// source must be done, or the target's stream must wait for it.
     pub(in crate::exec) fn copy_across(
         &self,
         (from_device, from, from_offset): (usize, &Buffer, u64),

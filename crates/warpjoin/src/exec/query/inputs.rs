@@ -1,4 +1,4 @@
-//! What comes to a plan from outside.
+//! Inputs of a plan's execution.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,14 +6,14 @@ use crate::exec::relation::SharedRows;
 use crate::optimize::Optimized;
 use crate::{Result, Table};
 
-/// What a plan is run with. Tables belong to the session of the run.
+/// Inputs of a plan's execution. Tables belong to the session of the run.
 #[derive(Debug, Clone, Default)]
 pub struct Inputs {
     /// The tables of the plan's `Input` nodes, by index.
     pub tables: Vec<Arc<Table>>,
-    /// What other plans of the same query have left, and where this one leaves rows for them.
+    /// Rows shared with other plans of the same query: those that earlier plans left, and those that this one leaves.
     pub shared_rows: SharedRows,
-    /// Keeps the optimized plan for later runs of the same plan, if there are any: with the same settings, and without `tables`.
+    /// Keeps the optimized plan for later runs of the same plan with the same settings and without `tables`.
     pub optimized: Option<OptimizedPlan>,
 }
 
@@ -22,12 +22,12 @@ pub struct Inputs {
 pub struct OptimizedPlan(Arc<OnceLock<Optimized>>);
 
 impl OptimizedPlan {
-    /// The optimized plan, as `make` makes it in the first run.
+    /// The optimized plan; `make` computes it in the first run.
     pub(in crate::exec) fn get_or_make(&self, make: impl FnOnce() -> Result<Optimized>) -> Result<&Optimized> {
         if let Some(known) = self.0.get() {
             return Ok(known);
         }
-        // Runs that begin at the same time may make it more than once, and all use the first.
+        // Runs that begin at the same time may compute it more than once; all use the first one.
         let made = make()?;
         Ok(self.0.get_or_init(|| made))
     }

@@ -1,4 +1,4 @@
-//! Work that was enqueued and that nobody has waited for.
+//! Enqueued work that has not been waited for.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::Result;
 use crate::exec::relation::TableColumns;
 use crate::runtime::lookup_copies::UploadedColumn;
 
-/// What a kernel reads besides its inputs.
+/// Data that a kernel reads besides its inputs, kept alive until it has ended.
 type Held = (Vec<Arc<UploadedColumn>>, Arc<TableColumns>, Option<Buffer>);
 
-/// A launch under way on one device. Holds what the kernel reads until it has ended.
+/// A launch in progress on one device. Keeps the data that the kernel reads alive.
 pub(in crate::exec) struct Flight {
     pub control: Buffer,
     pub lookups: Vec<Arc<UploadedColumn>>,
@@ -25,30 +25,30 @@ pub(in crate::exec) struct Flight {
 }
 
 impl Flight {
-    /// The kernel reports to whoever waits for the streams next; its work lies between these events.
+    /// Pending work whose report is checked after the next wait for the streams; it lies between these events.
     pub(in crate::exec) fn into_pending(self, events: (Event, Event)) -> PendingDevice {
         let Self { control, lookups, columns, program, events: _ } = self;
         PendingDevice { control: Some(control), events, _held: Some((lookups, columns, program)) }
     }
 }
 
-/// A pipeline that was enqueued and not waited for: whoever waits for the streams next looks at it.
+/// A pipeline that was enqueued and not waited for. It is checked after the next wait for the streams.
 pub(in crate::exec) struct Pending {
     /// Its line in the metrics.
     pub pipeline: usize,
-    /// One a device; `None`: nothing was enqueued there.
+    /// One for each device; `None`: nothing was enqueued there.
     pub devices: Vec<Option<PendingDevice>>,
-    /// What the status that a kernel reports comes to.
+    /// Converts the status bits of a kernel to an error.
     pub check: fn(u64) -> Result<()>,
 }
 
 /// Its part on one device.
 pub(in crate::exec) struct PendingDevice {
-    /// Where kernels report; `None`: nothing there can go wrong.
+    /// The control block for reports; `None`: the work can't fail.
     control: Option<Buffer>,
     /// Before and after its work.
     events: (Event, Event),
-    /// What kernels use until they have ended.
+    /// Data that kernels use until they have ended.
     _held: Option<Held>,
 }
 
@@ -60,7 +60,7 @@ impl PendingDevice {
 }
 
 impl Pending {
-    /// A pipeline that can't go wrong: its time is taken.
+    /// A pipeline that can't fail; only its time is recorded.
     pub(in crate::exec) fn timed(pipeline: usize, events: Vec<(Event, Event)>) -> Self {
         let device = |events| Some(PendingDevice { control: None, events, _held: None });
         Self { pipeline, devices: events.into_iter().map(device).collect(), check: |_| Ok(()) }
@@ -68,7 +68,7 @@ impl Pending {
 }
 
 impl Query<'_> {
-    /// Looks at what was enqueued, now that the streams have been waited for: errors of the data are errors.
+    /// Checks enqueued work after the streams have been waited for, and records its times. Data errors are returned.
     pub(in crate::exec) fn settle(&mut self) -> Result<()> {
         for Pending { pipeline, devices, check } in std::mem::take(&mut self.pending) {
             for (stream, device) in self.streams.iter().zip(&devices) {

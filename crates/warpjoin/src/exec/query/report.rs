@@ -1,11 +1,11 @@
-//! What kernels report in a control block.
+//! Reports of kernels in control blocks.
 
 use warpjoin_device::{Buffer, Stream};
 use warpjoin_kernels::common::{control, status};
 
 use crate::{Error, Result};
 
-/// What kernels of one device reported.
+/// A report of kernels on one device.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Report {
     pub status: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Adds what a later launch of the same pipeline reported.
+    /// Adds the report of a later launch of the same pipeline.
     pub(in crate::exec) fn add(&mut self, later: &Self) {
         self.status |= later.status;
         self.rows += later.rows;
@@ -36,7 +36,7 @@ pub(in crate::exec) fn read_report(stream: &Stream, control: &Buffer) -> Result<
     })
 }
 
-/// Errors of the data, as opposed to tables that are too small.
+/// Converts status bits of data errors and cancellation to an error; ignores bits of full tables.
 pub(in crate::exec) fn check_status(bits: u64) -> Result<()> {
     if bits & status::CANCELLED != 0 {
         Err(Error::Cancelled)

@@ -1,4 +1,4 @@
-//! What a query knows of the strings of large dictionaries.
+//! Results of a query's string tests on large dictionaries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::column::Dictionary;
 use crate::runtime::device_strings::UsedStrings;
 use crate::string_test::TestProgram;
 
-/// What a query has tested already.
+/// Results of tests that a query has run.
 #[derive(Default)]
 pub(in crate::exec) struct TestResults {
     /// By address of the dictionary, which `kept` keeps alive: the results on each device.

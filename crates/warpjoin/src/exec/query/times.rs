@@ -1,18 +1,18 @@
-//! Times of a query by device events: of its kernels, and from its first work to its result.
+//! Times of a query, measured by device events: of its kernels, and from its first work to its result.
 
 use warpjoin_device::{Event, Stream};
 
 use super::Query;
 use crate::Result;
 
-/// What is timed while a query runs.
+/// Events and times of a running query.
 #[derive(Default)]
 pub(crate) struct Times {
-    /// On each device, before its first work.
+    /// Recorded on each device before its first work.
     begun: Vec<Event>,
-    /// Behind its last work before the result is fetched.
+    /// Recorded on each device after its last work, before the result is fetched.
     ended: Vec<Event>,
-    /// Kernels of each device.
+    /// Kernel time of each device.
     kernel_ns: Vec<u64>,
 }
 
@@ -27,7 +27,7 @@ impl Times {
 }
 
 impl Query<'_> {
-    /// The first work is about to be enqueued.
+    /// Records the time before the first work is enqueued.
     pub(crate) fn note_first_work(&mut self) -> Result<()> {
         if self.times.begun.is_empty() {
             self.times.begun = self.record_events()?;
@@ -35,7 +35,8 @@ impl Query<'_> {
         Ok(())
     }
 
-    /// The result is on the devices once what is enqueued by now has ended. What is enqueued later brings it to the host.
+    /// Records that the result is complete on the devices once the work enqueued so far has ended. Later work only
+    /// fetches it.
     pub(crate) fn note_result(&mut self) -> Result<()> {
         if self.times.ended.is_empty() {
             self.times.ended = self.record_events()?;
@@ -43,7 +44,7 @@ impl Query<'_> {
         Ok(())
     }
 
-    /// Adds up kernels of devices, each between two events that have been waited for; nanoseconds of the slowest device.
+    /// Adds kernel times, each between two events that have been waited for. Returns the longest, in nanoseconds.
     pub(crate) fn add_kernels<'e>(
         &mut self,
         spans: impl IntoIterator<Item = (usize, &'e Event, &'e Event)>,

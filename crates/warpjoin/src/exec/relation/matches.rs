@@ -1,16 +1,16 @@
-//! Two sides of a partitioned join, to be matched partition by partition.
+//! The two sides of a partitioned join, which are matched partition by partition.
 
 use warpjoin_device::{Buffer, DeviceInfo};
 
 use super::partitioned::{PARTITION_BITS_MAX, PartitionedRows};
 use crate::codegen::{MatchForm, RowShape, match_threads, shared_row_bytes};
 
-/// Two relations that were partitioned by the same bits, to be matched.
+/// Two relations that are partitioned by the same bits, to be matched.
 #[derive(Debug)]
 pub(crate) struct Matches {
     pub build: PartitionedRows,
     pub probe: PartitionedRows,
-    /// A probe row comes out once.
+    /// Whether each probe row is output at most once (semi join).
     pub is_semi: bool,
     pub bits: u32,
     /// Build rows of a work item.
@@ -19,7 +19,7 @@ pub(crate) struct Matches {
     pub chain_bits: u32,
     /// Probe rows of a work item.
     pub chunk_rows: u32,
-    /// A device: work items before each partition.
+    /// For each device: the number of work items before each partition.
     pub items: Vec<Buffer>,
 }
 
@@ -58,15 +58,15 @@ pub(in crate::exec) fn item_table(build: &RowShape, form: MatchForm, chain_bits:
     ItemTable { heads_bits, shared_bytes: (4 << heads_bits) + capacity * row_bytes + other_bytes }
 }
 
-/// Threads of a block that joins a work item. Lists take most of the shared memory: where two blocks of them fit
-/// on a multiprocessor, one builds while the other writes.
+/// Threads of a block that joins a work item. Lists take most of the shared memory: if two such blocks fit on a
+/// multiprocessor, one builds while the other writes.
 pub(in crate::exec) fn threads_of(info: &DeviceInfo, form: MatchForm, shared_bytes: u32) -> u32 {
     let threads = match_threads(form);
     let fits_twice = 2 * (shared_bytes + 1024) <= info.shared_bytes_per_block_max;
     info.block_threads(if form == MatchForm::Lists && fits_twice { threads / 2 } else { threads })
 }
 
-/// The fewest bits that tell `count` partitions apart, within bounds.
+/// Minimum bits for `count` partitions, within bounds.
 pub(in crate::exec) fn bits_for(count: u64) -> u32 {
     (64 - count.max(1).saturating_sub(1).leading_zeros()).min(PARTITION_BITS_MAX)
 }

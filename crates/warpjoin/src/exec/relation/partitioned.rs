@@ -7,7 +7,7 @@ use warpjoin_device::Buffer;
 use crate::codegen::RowShape;
 use crate::optimize::costs::PASS_BITS_MAX;
 
-/// Most bits of a partition: a block counts all partitions in shared memory.
+/// Maximum bits of a partition: a block counts all partitions in shared memory.
 pub(crate) const PARTITION_BITS_MAX: u32 = 15;
 
 /// Rows of words by partition, on every device.
@@ -30,11 +30,11 @@ pub(crate) struct PartitionedShard {
     pub offsets: Buffer,
 }
 
-/// Rows of words of the only device, in no order: some partitions of rows that were set aside.
+/// Rows of words on the only device, in no order: some partitions of spilled rows.
 #[derive(Debug)]
 pub(crate) struct RowSlice {
     pub shape: Arc<RowShape>,
-    /// Bound of the rows of all slices, for which code is the same.
+    /// Bound of the rows of all slices, so that all slices share code.
     pub rows_max: u64,
     pub rows: u64,
     /// A column a word.
@@ -56,7 +56,7 @@ pub(crate) struct PassBits {
 }
 
 impl PassBits {
-    /// One pass where it can do.
+    /// Splits bits into one pass if possible, else two.
     pub(crate) fn of(bits: u32) -> Self {
         if bits <= PASS_BITS_MAX {
             Self { first: bits, second: 0 }
@@ -80,7 +80,7 @@ impl PassBits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::exec) struct PartitionChoice {
     pub bits: PassBits,
-    /// Blocks that share a multiprocessor: one has the larger table.
+    /// Resident blocks of a multiprocessor; a single block can have a larger table.
     pub table_blocks: u32,
     pub is_skewed: bool,
 }

@@ -1,4 +1,4 @@
-//! What columns of rows span on each device, where their rows lie as those of a table in the order of the column.
+//! Ranges of columns on each device, for rows that come in the order of a table sorted by the column.
 
 use super::{Intermediate, IntermediateShard, Relation, Source};
 use crate::codegen::Step;
@@ -7,11 +7,11 @@ use crate::expr::{Expr, ExprKind};
 use crate::table::Ranges;
 use crate::{Error, Result};
 
-/// Of each column; nothing is known of those behind the last one.
+/// Ranges of each column, if known; columns after the last entry have no known range.
 pub(crate) type ColumnRanges = Vec<Option<Ranges>>;
 
 impl Relation {
-    /// What a column spans on each device, at most; none of its values is null. `None` if that is not known.
+    /// Bounds of a column on each device; the column has no nulls. `None` if unknown.
     pub(crate) fn ranges(&self, mut column: usize) -> Option<Ranges> {
         for step in self.steps.iter().rev() {
             column = match step {
@@ -30,22 +30,22 @@ impl Relation {
         }
     }
 
-    /// The same of expressions.
+    /// The same for expressions.
     pub(crate) fn ranges_of(&self, exprs: &[Expr]) -> ColumnRanges {
         exprs.iter().map(|expr| column_of(expr).and_then(|column| self.ranges(column))).collect()
     }
 }
 
 impl Intermediate {
-    /// Rows of whose columns nothing is known but their types.
+    /// Rows whose columns have no known ranges.
     pub(crate) fn new(columns: Vec<ColumnType>, rows_max: u64, shards: Vec<IntermediateShard>) -> Self {
         Self { columns, rows_max, shards, ranges: vec![] }
     }
 
-    /// The rows of one relation that queries of single devices have made, a device each.
+    /// Combines the rows that queries on single devices have made into one relation.
     ///
     /// # Errors
-    /// When they are not of one relation.
+    /// When their columns are stored differently.
     pub(crate) fn of_members(parts: Vec<Self>) -> Result<Self> {
         let mut parts = parts.into_iter();
         let mut all = parts.next().ok_or_else(|| Error::internal("rows of no device"))?;
@@ -58,14 +58,14 @@ impl Intermediate {
     }
 
     /// # Errors
-    /// When columns are not stored as its own are, so that both can't be parts of one relation.
+    /// When `columns` are stored differently, so that both can't be parts of one relation.
     pub(crate) fn check_stored_as(&self, columns: &[ColumnType]) -> Result<()> {
         let are_alike = self.columns.len() == columns.len()
             && self.columns.iter().zip(columns).all(|(own, other)| own.is_stored_as(other));
         if are_alike { Ok(()) } else { Err(Error::internal("parts of several relations")) }
     }
 
-    /// Rows that lie where those of a relation do, with these of its columns.
+    /// Adds the known ranges of `relation`'s columns to rows that have the same positions and begin with these columns.
     pub(crate) fn beside(self, relation: &Relation, columns: &[usize]) -> Self {
         if self.shards.len() < 2 {
             return self;
@@ -74,7 +74,7 @@ impl Intermediate {
     }
 }
 
-/// Whether no value is on two devices.
+/// Whether no value occurs on two devices.
 pub(crate) fn are_apart(ranges: &Ranges) -> bool {
     let spans: Vec<[i128; 2]> = ranges.iter().flatten().copied().collect();
     spans.windows(2).all(|pair| pair[0][1] < pair[1][0])

@@ -7,8 +7,8 @@ use super::Relation;
 use crate::devices::DeviceSet;
 use crate::plan::{Share, SharedRowsId};
 
-/// Rows that one plan leaves on its devices for a later plan of the same query that runs on the same ones. Reading removes them.
-/// Clones are one.
+/// Rows that one plan leaves on its devices for a later plan of the same query on the same devices. Reading removes
+/// them. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub struct SharedRows(Arc<Mutex<HashMap<SharedRowsId, LeftRows>>>);
 
@@ -31,7 +31,7 @@ impl SharedRows {
         left.remove(&name).map(|left| left.rows)
     }
 
-    /// The devices that rows were left on.
+    /// The devices on which rows were left.
     pub(in crate::exec) fn devices(&self) -> Option<Arc<DeviceSet>> {
         self.locked().values().next().map(|left| Arc::clone(&left.devices))
     }

@@ -1,4 +1,4 @@
-//! Tables of joins that several joins probe, by number.
+//! Shared build sides: tables that several joins probe, by number.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use super::{Intermediate, JoinTable};
 use crate::codegen::{FilterTest, JoinShape};
 use crate::{Error, Result};
 
-/// What the joins of a query leave for each other.
+/// State that the joins of a query share.
 #[derive(Default)]
 pub(crate) struct Joins {
     /// Tables that several joins probe.
     shared_build: HashMap<usize, SharedBuild>,
-    /// Whether the build side of the last join, which left no table, had rows with a key.
+    /// Whether the build side of the last join, if it left no table, had rows whose key is not null.
     pub(in crate::exec) has_build_rows: Option<bool>,
 }
 
 impl Joins {
-    /// Whether the table of that number is there.
+    /// Whether the table of this number exists.
     pub(in crate::exec) fn has_shared_build(&self, number: usize) -> bool {
         self.shared_build.contains_key(&number)
     }
 
-    /// Leaves a table for others.
+    /// Stores a table for other joins.
     pub(in crate::exec) fn share_build(&mut self, number: usize, table: SharedBuild) {
         self.shared_build.insert(number, table);
     }
@@ -41,35 +41,36 @@ pub(crate) struct SharedBuild {
     pub source: SharedSource,
     /// The payload column of each build column.
     pub payload_of: Vec<Option<usize>>,
-    /// What was made of the keys of its tables.
+    /// Runtime filters made from the keys of its tables.
     pub filters: Vec<(FilterTest, Arc<JoinTable>)>,
 }
 
-/// What a shared build side is there as.
+/// Form in which a shared build side exists.
 pub(crate) enum SharedSource {
     /// One table, the same on all devices.
     Table(Arc<JoinTable>),
-    /// Rows where they were made, and the tables of them by now: those that probe tell which rows each device needs.
+    /// Rows where they were made, and the tables built from them so far: the probing rows decide which rows each device
+    /// needs.
     Rows(Arc<SharedBuildRows>, Vec<(KeyRanges, Arc<JoinTable>)>),
 }
 
-/// Of each device the least and the greatest key word that it looks for; `None`: any.
+/// For each device, the least and the greatest key word that it probes with; `None`: any.
 pub(crate) type KeyRanges = Option<Vec<[u64; 2]>>;
 
-/// Build rows of which tables are made.
+/// Build rows from which tables are built.
 pub(crate) struct SharedBuildRows {
     pub rows: Intermediate,
     pub shape: JoinShape,
     pub keys: BuildKeys,
 }
 
-/// What is known of the keys of a table.
+/// What is known about the keys of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BuildKeys {
-    /// They may be unique, or not.
+    /// Keys may be unique or not.
     Any,
-    /// One occurs twice.
+    /// A key occurs twice.
     Repeated,
-    /// Only their presence counts.
+    /// Only the existence of keys matters.
     Set,
 }

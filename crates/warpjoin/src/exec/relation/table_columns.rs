@@ -1,4 +1,4 @@
-//! Columns of tables as they lie while a pipeline runs over them.
+//! Columns of tables, kept where they lie while a pipeline runs over them.
 
 use warpjoin_device::Buffer;
 
@@ -12,12 +12,13 @@ pub(in crate::exec) enum Part {
     Validity(usize),
 }
 
-/// The columns of the tables that a pipeline reads: they may move meanwhile, and are kept here until its work has ended.
+/// The columns of the tables that a pipeline reads. Tables may move their columns meanwhile; these buffers stay alive
+/// until the pipeline's work has ended.
 #[derive(Debug)]
 pub(in crate::exec) struct TableColumns {
-    /// Of the source, a device, by position in its projection; none where the source is no table.
+    /// Columns of the source on each device, by position in its projection; empty if the source is no table.
     source: Vec<Vec<ShardColumn>>,
-    /// Of each table whose rows are fetched, all shards.
+    /// All shards of each table whose rows are fetched.
     fetched: Vec<Vec<Shard>>,
 }
 
@@ -42,7 +43,7 @@ impl TableColumns {
         }
     }
 
-    /// Whether columns lie elsewhere by now.
+    /// Whether columns have moved since.
     pub(in crate::exec) fn have_moved(&self, relation: &Relation) -> bool {
         let now = Self::of(relation, self.source.len());
         let of_fetched = |columns: &Self| -> Vec<ShardColumn> {

@@ -1,4 +1,4 @@
-//! Rows that come in parts, brought together: each part is copied away while the next one is made.
+//! Appends rows that come in parts: each part is copied away while the next one is made.
 
 use std::collections::VecDeque;
 
@@ -10,14 +10,14 @@ use crate::devices::CopyLane;
 use crate::exec::relation::{Intermediate, IntermediateShard};
 use crate::{Error, Result};
 
-/// Room for rows that are expected, by those that are there.
+/// Room relative to the number of rows expected from the parts so far.
 const ROOM: f64 = 1.1;
-/// They stay on the device if they take at most this part of its free memory.
+/// Rows stay on the device if they take at most this fraction of its free memory (1 / divisor).
 const KEPT_DIVISOR: u64 = 8;
-/// Parts on their way at a time: one is copied while the next one is made.
+/// Maximum parts being copied at a time: one is copied while the next one is made.
 const UNDER_WAY_MAX: usize = 1;
 
-/// The rows of several parts of one relation on the only device, one behind the other.
+/// The rows of several parts of one relation on the only device, appended.
 pub(in crate::exec) struct AppendedRows {
     lane: CopyLane,
     under_way: VecDeque<(IntermediateShard, Event)>,
@@ -41,7 +41,7 @@ impl AppendedRows {
         })
     }
 
-    /// Whether there was a part, if without rows.
+    /// Whether a part was added, even without rows.
     pub(in crate::exec) fn has_parts(&self) -> bool {
         self.has_parts
     }
@@ -56,12 +56,12 @@ impl AppendedRows {
         self.all.rows
     }
 
-    /// Takes the rows behind the first ones away.
+    /// Keeps only the first `rows` rows.
     pub(in crate::exec) fn truncate(&mut self, rows: u64) {
         self.all.rows = self.all.rows.min(rows);
     }
 
-    /// Adds a part. `share` of all that will come is there with it: from 0 to 1.
+    /// Adds a part. `share`: the share of all input processed with it, from 0 to 1.
     pub(in crate::exec) fn push(&mut self, mut part: Intermediate, share: f64) -> Result<()> {
         if !self.has_parts {
             (self.columns, self.rows_max) = (part.columns, part.rows_max);
@@ -86,7 +86,7 @@ impl AppendedRows {
         self.lane.retire(&mut self.under_way, UNDER_WAY_MAX)
     }
 
-    /// All rows, for what follows on the stream.
+    /// All rows, ready for work enqueued on the stream from now on.
     pub(in crate::exec) fn finish(self) -> Result<Intermediate> {
         let Self { lane, mut under_way, columns, rows_max, all, .. } = self;
         lane.retire(&mut under_way, 0)?;
@@ -95,7 +95,7 @@ impl AppendedRows {
         Ok(Intermediate::new(columns, rows_max, vec![all]))
     }
 
-    /// Moves the rows to where there is room for as many as are expected, of which there will be `rows` now.
+    /// Moves the rows to larger buffers with room for the expected total; at least for `rows` rows.
     fn grow(&mut self, rows: u64, share: f64) -> Result<()> {
         let expected = if share > 0.0 && share < 1.0 { (rows as f64 / share * ROOM) as u64 } else { rows };
         let capacity = expected.max(rows);

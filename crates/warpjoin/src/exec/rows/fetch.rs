@@ -1,8 +1,8 @@
-//! Late materialisation: a scan puts out the numbers of its rows, and columns are read by them where they are needed.
+//! Late materialization: a scan outputs row ids, and columns are read by row id where they are needed.
 //!
-//! A fetch is a step of the pipeline that needs the columns, and loads only what is used, for rows that are still there. On
-//! several devices a row may be read on another device than the one that has it: through peer access, as exchanges are
-//! written. Tables do not change, so nobody waits for anybody.
+//! A fetch is a step of the pipeline that needs the columns. It loads only used columns, for the remaining rows. With
+//! several devices a row may be read from another device's memory, through peer access. Tables do not change, so this
+//! needs no synchronization.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::exec::relation::Relation;
 use crate::{Error, Result, Table};
 
 impl Query<'_> {
-    /// Adds columns that are read by the number of their row.
+    /// Adds columns that are read by row id.
     pub(in crate::exec) fn append_fetch(
         &self,
         relation: &mut Relation,

@@ -1,4 +1,4 @@
-//! Pipelines that put out rows.
+//! Pipelines that output rows.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::exec::query::{Query, Report};
 use crate::exec::relation::{Intermediate, IntermediateShard, Relation, Source};
 use crate::{Error, Result};
 
-/// A test of fewer strings costs the host less than a launch.
+/// Minimum strings for a test on the devices: fewer cost the host less than a launch.
 const TESTED_STRINGS_MIN: usize = 4096;
-/// An output that leaves this much unused is copied to buffers of its size.
+/// An output with more unused bytes is copied to smaller buffers.
 const WASTE_BYTES_MAX: u64 = 64 << 20;
 
 impl Query<'_> {
-    /// Runs a relation whose steps put out a row for each into rows that lie as those of its source do.
+    /// Runs a relation whose steps output one row for each source row, into rows at the positions of their source rows.
     pub(in crate::exec) fn run_in_place(&mut self, relation: &Relation) -> Result<Intermediate> {
         let all: Vec<usize> = (0..relation.width).collect();
         let generated = self.bind(relation, &Sink::InPlace(all.clone()))?;
@@ -77,7 +77,7 @@ impl Query<'_> {
         self.run_some_rows(relation, sink, name, u64::MAX)
     }
 
-    /// The same; of more than `wanted` rows of a device any `wanted` are kept.
+    /// As [`Self::run_rows`], but keeps any `wanted` rows of a device if there are more.
     pub(crate) fn run_some_rows(
         &mut self,
         relation: &Relation,
@@ -106,13 +106,13 @@ impl Query<'_> {
         Ok((Intermediate::new(columns, relation.rows_max, shards).beside(relation, written), generated))
     }
 
-    /// Rows that an output gets room for at first.
+    /// Initial row capacity of an output.
     fn first_capacity(&self, relation: &Relation, device: usize) -> u64 {
         let rows = relation.source.shard_rows(device);
         self.options.first_capacity.map_or(rows, |capacity| capacity.min(rows.max(1)))
     }
 
-    /// The rows of the whole plan; those of a pipeline that has run are taken as they lie.
+    /// The rows of the whole plan; rows of a pipeline that has run are used without a copy.
     pub(crate) fn result_rows(&mut self, relation: Relation) -> Result<Arc<Intermediate>> {
         match relation.source {
             Source::Intermediate(rows) if relation.steps.is_empty() => Ok(rows),
@@ -120,7 +120,7 @@ impl Query<'_> {
         }
     }
 
-    /// All but `skip` rows, `fetch` at most.
+    /// Skips `skip` rows, then takes up to `fetch`.
     pub(crate) fn limited(&mut self, relation: &Relation, skip: u64, fetch: Option<u64>) -> Result<Relation> {
         let wanted = fetch.map_or(u64::MAX, |fetch| fetch.saturating_add(skip));
         let columns = (0..relation.width).collect();
@@ -132,7 +132,7 @@ impl Query<'_> {
         Ok(Relation::new(Source::Intermediate(Arc::new(rows))))
     }
 
-    /// Rows `skip` to `skip + fetch`, as they lie, device after device.
+    /// Rows `skip` to `skip + fetch`, in their present order, device after device.
     pub(in crate::exec) fn sliced(
         &mut self,
         mut rows: Intermediate,
@@ -178,13 +178,13 @@ struct RowsSink<'s> {
     name: &'s str,
     sink: &'s Sink,
     columns: &'s [ColumnType],
-    /// Rows that each device has room for.
+    /// Row capacity of each device.
     capacities: Vec<u64>,
-    /// Whether the capacity of a device is the number of its rows, which a kernel has counted.
+    /// Whether the capacity of a device is the exact number of its rows, counted by a kernel.
     is_counted: Vec<bool>,
-    /// Rows of a device that are kept: any, if there are more.
+    /// Maximum rows kept on a device; any rows, if there are more.
     wanted: u64,
-    /// Rows go to the host's memory.
+    /// Whether rows go to host memory.
     on_host: bool,
 }
 
@@ -270,17 +270,17 @@ impl DeviceSink for RowsSink<'_> {
 }
 
 impl RowsSink<'_> {
-    /// Room for rows in the host's memory.
+    /// Allocates rows in host memory.
     fn open_on_host(&self, lane: &Lane<'_>, rows: u64) -> Result<IntermediateShard> {
         let shard = allocate_in(&lane.stream, self.columns, rows, MemoryPlace::Host)?;
         Ok(IntermediateShard { rows, ..shard })
     }
 }
 
-/// Writes a row for each of the source, where that lies.
+/// Writes one row for each source row, at its position.
 struct InPlaceSink<'s> {
     columns: &'s [ColumnType],
-    /// Of each device.
+    /// Rows of each device.
     rows: Vec<u64>,
 }
 

@@ -1,7 +1,7 @@
-//! Rows of relations: written by pipelines, cut to a range, appended to each other, shared by several readers, completed by
-//! late columns, left on the devices as a table or fetched as record batches.
+//! Rows of relations: materializing, slicing, appending, sharing by several readers, late materialization, keeping as a
+//! table, and fetching as record batches.
 //!
-//! Must not know how joins, group-bys, sorts and windows make rows.
+//! Must not know how joins, group-bys, sorts and windows compute rows.
 
 mod append;
 mod fetch;

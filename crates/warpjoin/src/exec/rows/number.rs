@@ -1,4 +1,4 @@
-//! Numbers of rows, as columns.
+//! Row ids as columns.
 
 use arrow::datatypes::{DataType, Schema};
 
@@ -11,10 +11,10 @@ use crate::plan::bounds::number_bits;
 use crate::{Error, Result};
 
 impl Relation {
-    /// Adds the number of each row in its table.
+    /// Adds the row id of each row: its position in its table.
     pub(in crate::exec) fn append_row_number(&mut self) -> Result<()> {
         let Source::Table(table, columns) = &self.source else {
-            return Err(Error::internal("row numbers of what is no table"));
+            return Err(Error::internal("row ids of a source that is no table"));
         };
         // As close as bounds of a column are, so that a number packs into as few bits.
         let kind = ExprKind::RowNumber { max: table.rows().saturating_sub(1) };
@@ -33,7 +33,7 @@ impl Relation {
 }
 
 impl Query<'_> {
-    /// Adds the number of each row, to rows that may be read more than once.
+    /// Adds a number to each row; the rows must be readable more than once.
     pub(in crate::exec) fn append_number(&mut self, relation: &mut Relation, schema: &Schema) {
         let rows = (0..self.devices()).map(|device| relation.source.shard_rows(device)).sum();
         self.note_decision(RuntimeDecision::Rows(rows));

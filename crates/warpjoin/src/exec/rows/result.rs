@@ -11,17 +11,17 @@ use crate::column::{ColumnType, Validity, decode};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, Relation};
 
-/// Rows that are on the host at a time, beside those that somebody has taken.
+/// Rows of a piece: those that are on the host at a time, besides pieces already taken by the caller.
 const PIECE_ROWS: usize = 1 << 20;
 /// Rows of a column that one core decodes at a time.
 const DECODED_ROWS: usize = 1 << 16;
-/// Bytes that are read without looking whether the query is cancelled.
+/// Bytes read between checks for cancellation.
 const READ_BYTES: usize = 64 << 20;
-/// Rows that are decoded before other cores have begun to help.
+/// Rows that one core decodes before other cores would start to help.
 const ALONE_ROWS: usize = 1 << 9;
 
 impl Query<'_> {
-    /// Runs the last pipeline and fetches its rows, device after device, in pieces that `take` takes until it wants no more.
+    /// Runs the last pipeline and fetches its rows, device after device, in pieces, until `take` returns false.
     pub(crate) fn fetch(
         &mut self,
         relation: Relation,
@@ -70,7 +70,7 @@ impl Query<'_> {
         Ok(())
     }
 
-    /// A piece of a device's rows, from one row on.
+    /// A piece of a device's rows, from row `first`.
     fn download(
         &mut self,
         rows: &Intermediate,

@@ -1,4 +1,4 @@
-//! Memory for rows of columns, and copies between.
+//! Allocation of rows of columns, and copies between them.
 
 use warpjoin_device::{MemoryPlace, Stream};
 
@@ -17,12 +17,12 @@ pub(crate) fn allocate(stream: &Stream, columns: &[ColumnType], rows: u64) -> Re
     allocate_in(stream, columns, rows, MemoryPlace::Device)
 }
 
-/// The same where the device has room, else in the host's memory.
+/// As [`allocate`], or in host memory if the device has no room.
 pub(crate) fn allocate_in_order(stream: &Stream, columns: &[ColumnType], rows: u64) -> Result<IntermediateShard> {
     allocate_in(stream, columns, rows, place_of(stream, rows.saturating_mul(row_bytes(columns))))
 }
 
-/// The same in the memory of the device or of the host.
+/// As [`allocate`], in the memory of the device or of the host.
 pub(super) fn allocate_in(
     stream: &Stream,
     columns: &[ColumnType],
@@ -43,7 +43,7 @@ pub(super) fn allocate_in(
     Ok(IntermediateShard { rows: 0, columns })
 }
 
-/// Copies rows of a shard, from one of them on, to another, from one of its rows on.
+/// Copies rows of a shard, from a first row, to another shard, at a first row.
 pub(crate) fn copy_rows(
     stream: &Stream,
     columns: &[ColumnType],

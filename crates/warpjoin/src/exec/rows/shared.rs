@@ -1,4 +1,4 @@
-//! Leaves rows for several pipelines, or for another plan, and finds them.
+//! Shares rows between several pipelines, or with another plan.
 
 use crate::Result;
 use crate::codegen::Step;
@@ -7,7 +7,7 @@ use crate::exec::relation::{Relation, Source};
 use crate::plan::Share;
 use crate::plan::physical::Found;
 impl Query<'_> {
-    /// What earlier plans have left of what this one needs.
+    /// Rows that earlier plans have left and this one needs.
     pub(in crate::exec) fn find_rows<'p>(&mut self, wanted: &'p [Found]) -> Vec<(&'p Found, Relation)> {
         let mut found = vec![];
         for rows in wanted {
@@ -26,7 +26,7 @@ impl Query<'_> {
         self.shared.marked.get(&share).cloned()
     }
 
-    /// Rows that the optimizer has found in several places, so that they may be read more than once.
+    /// Shares rows that occur in several places of a plan, in a form that can be read more than once.
     pub(in crate::exec) fn share(&mut self, share: Share, relation: Relation) -> Result<Relation> {
         let relation = self.settled(relation)?;
         self.shared.marked.insert(share, relation.clone());
@@ -36,7 +36,7 @@ impl Query<'_> {
         Ok(relation)
     }
 
-    /// Rows that may be read more than once: what probes find is written down, filters and projections run again.
+    /// Rows that can be read more than once: matches of probes are materialized, filters and projections run again.
     pub(in crate::exec) fn settled(&mut self, relation: Relation) -> Result<Relation> {
         let is_probed = relation.steps.iter().any(|step| matches!(step, Step::Probe(_)));
         if !is_probed && matches!(relation.source, Source::Table(..) | Source::Intermediate(_) | Source::Groups(_)) {

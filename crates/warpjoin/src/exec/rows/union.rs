@@ -1,4 +1,4 @@
-//! Rows of several relations, one behind the other.
+//! Appends the rows of several relations.
 
 use std::sync::Arc;
 

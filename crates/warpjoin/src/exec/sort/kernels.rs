@@ -15,9 +15,9 @@ use crate::exec::launch::Strides;
 use crate::exec::query::Query;
 use crate::{Error, Result};
 
-/// Bytes of the sums of a block, of u64.
+/// Shared memory for a block's sums (u64), in bytes.
 const SUMS_BYTES: u32 = BLOCK_SUMS * 8;
-/// Blocks that count and share a multiprocessor.
+/// Resident blocks of a multiprocessor for counting kernels.
 const COUNT_BLOCKS: u64 = 4;
 /// Keys of a thread that counts (`WJ_COUNTED_KEYS` of `sort.cu`).
 const COUNTED_KEYS: u64 = 8;
@@ -26,7 +26,7 @@ const COUNTED_KEYS: u64 = 8;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyWord<'a> {
     pub buffer: &'a Buffer,
-    /// Bits that are used, from the lowest one on.
+    /// Number of low bits that are used.
     pub bits: u32,
 }
 
@@ -52,23 +52,23 @@ const DIGIT: ByWidth = ["top_k_digit_4", "top_k_digit_8"];
 const COLLECT: ByWidth = ["top_k_collect_4", "top_k_collect_8"];
 const FEW: &str = "sort_few";
 
-/// What is done with rows.
+/// A step of sorting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SortStep {
-    /// Some are left out by their first word.
+    /// Drops rows by their first word that can't be among the first rows.
     TopK,
-    /// One block sorts them by all words.
+    /// One block sorts few rows by all words.
     Few,
-    /// All are sorted, word by word.
+    /// Sorts all rows, word by word.
     Radix,
-    /// Their first words are looked at.
+    /// Samples the first words.
     Sample,
-    /// Columns are brought into an order.
+    /// Gathers columns into the order.
     Gather,
 }
 
 impl SortStep {
-    /// The entries for words of so many bits.
+    /// The kernel entries for words of these bits.
     fn entries(self, word_bits: &[u32]) -> Vec<&'static str> {
         let of = |kernel: ByWidth, &bits: &u32| kernel[usize::from(bits > 32)];
         match self {
@@ -81,12 +81,12 @@ impl SortStep {
     }
 }
 
-/// The kernels that were wanted so far, on every device.
+/// The kernels compiled so far, for every device.
 #[derive(Default)]
 pub(super) struct SortKernels(EntryKernels);
 
 impl SortKernels {
-    /// Compiles what the steps need, and was not needed before.
+    /// Compiles the kernels that the steps need and that are missing.
     pub(super) fn compile(&mut self, query: &mut Query<'_>, word_bits: &[u32], steps: &[SortStep]) -> Result<()> {
         let entries = steps.iter().flat_map(|step| step.entries(word_bits));
         self.0.add(query, entries, || [sort_module(), top_k_module()])
@@ -104,17 +104,17 @@ pub(super) struct SortLaunches<'a> {
     control: &'a Buffer,
 }
 
-/// What moves with the keys of a sort, and where it ends.
+/// The values that move with the keys of a sort, and where the results go.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moved<'a> {
-    /// 4 bytes a row; `None`: the rows' numbers.
+    /// Values of 4 bytes for each row; `None`: the row numbers.
     pub values: Option<&'a Buffer>,
-    /// `None`: nobody needs them.
+    /// Receives the sorted keys; `None`: they are not needed.
     pub sorted_keys: Option<&'a Buffer>,
     pub sorted_values: Option<&'a Buffer>,
 }
 
-/// Rows up to the last one wanted, on their way.
+/// A top-k selection in progress: the numbers of the first rows.
 pub(super) struct TopK {
     pub numbers: Buffer,
     state: Buffer,
@@ -124,7 +124,7 @@ pub(super) struct TopK {
 }
 
 impl TopK {
-    /// Waits; how many rows were collected, `None` where these were too many.
+    /// Waits, and returns the number of rows collected; `None` if there were too many.
     pub(super) fn rows(&self, stream: &Stream) -> Result<Option<u64>> {
         let mut state = [0u64; top_k_state::WORDS];
         stream.read(&self.state, 0, bytemuck::cast_slice_mut(&mut state))?;
@@ -145,7 +145,7 @@ impl SortLaunches<'_> {
         strides.over(rows, self.on.stream)
     }
 
-    /// Sorts row numbers by a word: those given, in whose order equal words stay, or all `rows`.
+    /// Sorts row numbers by a word, stably: the given `numbers`, or all `rows`.
     pub(super) fn radix(&mut self, word: &KeyWord<'_>, rows: u64, numbers: Option<&Buffer>) -> Result<Buffer> {
         let width = word.width_bytes();
         let sorted = self.on.stream.alloc(rows * 4)?;
@@ -162,7 +162,7 @@ impl SortLaunches<'_> {
         Ok(sorted)
     }
 
-    /// Sorts rows by a word: `keys`, or the word as it lies.
+    /// Sorts rows by a word: by `keys` if given, else by the word in row order.
     pub(super) fn sweep(
         &mut self,
         word: &KeyWord<'_>,
@@ -230,7 +230,8 @@ impl SortLaunches<'_> {
         Ok(())
     }
 
-    /// Columns, each from, to and bytes a row: rows `first` to `first + rows` of `numbers`, or of all as they lie.
+    /// Gathers columns, each given as source, target and bytes of a row: rows `first` to `first + rows` of `numbers`,
+    /// or of the present order.
     pub(super) fn gather(
         &mut self,
         numbers: Option<&Buffer>,
@@ -256,7 +257,7 @@ impl SortLaunches<'_> {
         Ok(())
     }
 
-    /// Every `stride`-th word. Waits.
+    /// Reads every `stride`-th word. Waits.
     pub(super) fn sample(&mut self, word: &KeyWord<'_>, rows: u64, stride: u64) -> Result<Vec<u64>> {
         let mut samples = vec![0u64; rows.div_ceil(stride) as usize];
         let buffer = self.on.stream.alloc(samples.len() as u64 * 8)?;
@@ -272,8 +273,8 @@ impl SortLaunches<'_> {
         Ok(samples)
     }
 
-    /// Collects the numbers of the first `wanted` rows by a word, and of others that have the last one's key or nearly so.
-    /// Where other words decide among equal ones, all of those must find room.
+    /// Collects the numbers of the first `wanted` rows by a word, and of other rows with the same or nearly the same
+    /// word as the last of them. If further words decide among equal ones, there must be room for all of these.
     pub(super) fn top_k(
         &mut self,
         word: &KeyWord<'_>,
@@ -305,7 +306,7 @@ impl SortLaunches<'_> {
         Ok(TopK { numbers, state, wanted, capacity, cuts_ties: is_only })
     }
 
-    /// The order of few rows by all words.
+    /// Sorts few rows by all words, in one block.
     pub(super) fn few(&mut self, words: &[KeyWord<'_>], numbers: Option<&Buffer>, rows: u64) -> Result<Buffer> {
         let order = self.on.stream.alloc(rows * 4)?;
         let slots = rows.next_power_of_two();

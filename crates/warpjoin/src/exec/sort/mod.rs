@@ -1,6 +1,6 @@
 //! Orders rows: all of them, a range of them, or partitions of a window.
 //!
-//! Must not know the types of keys: a pipeline has made words of them (`codegen/output/sort.rs`).
+//! Must not know the types of keys: a pipeline has packed them into words (`codegen/output/sort.rs`).
 
 mod kernels;
 mod order;

@@ -1,9 +1,9 @@
 //! Orders rows: all of them, or the first ones only.
 //!
-//! One pipeline writes the words of the keys and the columns that are put out. Then the order is found over the words
-//! alone, and the columns are brought into it once, as far as they are wanted. On several devices few wanted rows come
-//! together on one of them; all rows are exchanged by ranges of the first word, so that what a device has comes before
-//! what the next one has.
+//! One pipeline writes the words of the keys and the output columns. Then the order is found from the words alone, and
+//! the needed rows of the columns are gathered once. On several devices, few needed rows are gathered on one device.
+//! Otherwise all rows are exchanged by ranges of the first word, so that a device's rows precede those of the next
+//! device.
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ use crate::plan::SortKey;
 use crate::plan::ordered::OutputRange;
 use crate::{Error, Reason, Result};
 
-/// Wanted rows of each of several devices up to which they come together on one.
+/// Maximum needed rows of each of several devices that are gathered on one.
 const GATHERED_ROWS_MAX: u64 = 1 << 20;
-/// Rows for each wanted one from which on the others are left out first.
+/// Minimum rows for each needed one for a top-k selection before the sort.
 const TOP_K_SHARE: u64 = 4;
-/// Key words that are looked at before rows are exchanged, over all devices.
+/// Number of key words sampled over all devices before an exchange.
 const SAMPLES: u64 = 4096;
 
 impl Query<'_> {
@@ -44,7 +44,7 @@ impl Query<'_> {
         let (rows, generated) = self.run_rows(&relation, &sink, "SortKeys")?;
         drop(relation);
         let SinkShape::Sort(shape) = &generated.sink else {
-            return Err(Error::internal("no key words where they were asked for"));
+            return Err(Error::internal("a pipeline without key words"));
         };
         let mut rows = self.order(rows, shape, range)?;
         rows.rows_max = rows.rows_max.min(range.fetch.unwrap_or(u64::MAX));
@@ -105,7 +105,7 @@ impl Query<'_> {
         self.order_shards(rows, shape, &[Slice { first: 0, rows: u64::MAX }], keeps_words)
     }
 
-    /// All rows in the order of a window, words and all. No partition is on two devices.
+    /// All rows in the order of a window, including their key words. No partition is on two devices.
     pub(in crate::exec) fn ordered_partitions(
         &mut self,
         rows: Intermediate,
@@ -122,7 +122,7 @@ impl Query<'_> {
         self.order_shards(rows, shape, &all, true)
     }
 
-    /// Orders the rows of each device by themselves, and keeps a slice of each.
+    /// Orders the rows of each device separately, and keeps a slice of each.
     fn order_shards(
         &mut self,
         rows: Intermediate,
@@ -209,12 +209,12 @@ impl Query<'_> {
         self.options.sort_few_rows.unwrap_or(SORT_FEW_ROWS).min(SORT_FEW_ROWS).into()
     }
 
-    /// Whether it pays to leave out rows that are not wanted before the others are sorted.
+    /// Whether a top-k selection before the sort pays.
     fn is_top_k(&self, rows: u64, slice: Slice) -> bool {
         rows > self.few_rows() && slice.rows > 0 && slice.end() <= rows / TOP_K_SHARE
     }
 
-    /// A line for a window of so many calls' columns.
+    /// A line in the metrics for a window.
     pub(in crate::exec) fn note_window(
         &mut self,
         columns: &[ColumnType],
@@ -253,7 +253,7 @@ impl Query<'_> {
         });
     }
 
-    /// Sends every row to the device that owns the range of its first word, or of those bits of it.
+    /// Sends every row to the device that owns the range of its first word, or of the bits in `mask`.
     fn exchange_by_range(&mut self, rows: Intermediate, word_bits: &[u32], mask: u64) -> Result<Intermediate> {
         let mut samples = sample_words(self, &rows, word_bits, 0)?;
         samples.sort_unstable();
@@ -265,7 +265,7 @@ impl Query<'_> {
     }
 }
 
-/// Some of a key word's values, over all devices.
+/// Samples values of a key word, over all devices.
 pub(super) fn sample_words(
     query: &mut Query<'_>,
     rows: &Intermediate,
@@ -287,10 +287,10 @@ pub(super) fn sample_words(
     Ok(samples)
 }
 
-/// What a device reports to, and before and after its work; `None`: it has no rows.
+/// Control block of a device, and events before and after its work; `None`: it has no rows.
 pub(in crate::exec) type DeviceFlight = Option<(Buffer, Event, Event)>;
 
-/// Rows of a device that are wanted, counted in its order.
+/// The range of a device's ordered rows that is needed.
 #[derive(Debug, Clone, Copy)]
 struct Slice {
     first: u64,
@@ -298,7 +298,7 @@ struct Slice {
 }
 
 impl Slice {
-    /// As far as there are rows.
+    /// The range, cut to `rows` rows.
     fn of(self, rows: u64) -> Self {
         let first = self.first.min(rows);
         Self { first, rows: self.rows.min(rows - first) }
@@ -309,13 +309,13 @@ impl Slice {
     }
 }
 
-/// How rows are sorted. [`order_of`] and [`sort_in_place`] do as this says.
+/// Chooses how rows are sorted, for [`order_of`] and [`sort_in_place`].
 fn sort_step(word_bits: &[u32], rows: u64, few_rows: u64) -> SortStep {
     let is_few = rows <= few_rows && (1..=SORT_FEW_WORDS).contains(&word_bits.len());
     if is_few { SortStep::Few } else { SortStep::Radix }
 }
 
-/// The numbers of the rows in order, at least as far as the slice reaches; `None`: as they lie.
+/// The row numbers in order, at least up to the end of the slice; `None`: the present order.
 fn order_of(
     on: &mut SortLaunches<'_>,
     words: &[KeyWord<'_>],
@@ -354,13 +354,13 @@ fn key_words<'a>(shard: &'a IntermediateShard, word_bits: &[u32]) -> Result<Vec<
     shard.columns.iter().zip(word_bits).map(word).collect()
 }
 
-/// A column put out, and the stored one that it is made of.
+/// An output column, and the stored column that it comes from.
 struct Output {
     source: usize,
     column: ColumnType,
 }
 
-/// The columns put out of rows with key words in front.
+/// The output columns of rows that begin with key words.
 fn outputs(shape: &SortShape) -> Vec<Output> {
     let mut outputs = stored(&shape.columns).split_off(shape.word_bits.len());
     if let Some((position, column)) = &shape.key_column {
@@ -388,7 +388,7 @@ fn pending(pipeline: usize, flights: Vec<DeviceFlight>) -> Pending {
     }
 }
 
-/// All stored columns, as they are.
+/// All stored columns as output columns.
 fn stored(columns: &[ColumnType]) -> Vec<Output> {
     columns.iter().cloned().enumerate().map(|(source, column)| Output { source, column }).collect()
 }
@@ -416,8 +416,8 @@ fn parts<'a>(from: &'a IntermediateShard, to: &'a IntermediateShard, outputs: &[
     parts
 }
 
-/// Sorts all rows of a shard that are no more than a word and 4 bytes by moving just these: nothing is left to be brought
-/// into an order. Whether they are.
+/// Sorts all rows of a shard in place, if they consist of a word and at most 4 more bytes: no gather is needed then.
+/// Returns whether it did.
 fn sort_in_place(
     on: &mut SortLaunches<'_>,
     words: &[KeyWord<'_>],
@@ -443,7 +443,7 @@ fn sort_in_place(
 }
 
 impl TopK {
-    /// Waits for the numbers of the rows that were collected, and how many these are; `None`: more than there was room for.
+    /// Waits for the numbers of the collected rows, and their count; `None`: there was not enough room.
     fn collected(self, stream: &Stream) -> Result<Option<(Buffer, u64)>> {
         let Some(rows) = self.rows(stream)? else { return Ok(None) };
         Ok(Some((self.numbers, rows)))

@@ -1,7 +1,9 @@
-//! Sorts and windows that a device has no room for: rows are cut into ranges of a key word, chunk by chunk on the device, and go to
-//! the host's memory, or to a file; then one range after the other is finished. Each of several devices finishes its own, which are neighbours.
+//! Sorts and windows that do not fit a device: rows are partitioned by ranges of a key word, chunk by chunk on the
+//! device, and spilled to host memory or a file; then one range after the other is sorted. With several devices, each
+//! finishes some neighboring ranges.
 //!
-//! A range that still has no room is cut again: by the same word, or, where the range is one value of it, by the next one.
+//! A range that still does not fit is cut again: by the same word, or, if it has a single value of it, by the next
+//! word.
 
 use std::ops::Range;
 
@@ -20,21 +22,22 @@ use crate::exec::relation::{Intermediate, IntermediateColumn, IntermediateShard}
 use crate::exec::rows::{AppendedRows, allocate, copy_rows, row_bytes};
 use crate::options::MemoryUse;
 
-/// What sorting takes for each row beside the rows: two copies of a key word, three of a row's number, and what tiles publish.
+/// Bytes that sorting takes for each row besides the row: two copies of a key word, three of a row number, and tile
+/// status.
 const SORT_ROW_BYTES: u64 = 2 * 8 + 3 * 4 + 4;
-/// Bytes of a chunk that is cut, and the part of a device's free memory that it takes at most: it is there as it lies, cut, and on its
-/// way to the host.
+/// Bytes of a chunk to cut, and the maximum fraction of a device's free memory that it takes (1 / divisor). A chunk is
+/// on the device in its original order, cut, and while it is copied to the host.
 const CHUNK_BYTES: u64 = 256 << 20;
 const FREE_DIVISOR: u64 = 8;
 const CHUNK_ROWS_MIN: u64 = 128;
-/// Rather that than less, if a quarter of the free memory has room for it: the host's memory comes in pages.
+/// Preferred minimum bytes of a chunk, if they fit a quarter of the free memory: host memory comes in pages.
 const CHUNK_BYTES_MIN: u64 = 32 << 20;
-/// A device sorts fewer rows than this at once: their numbers have 32 bits.
+/// A device sorts fewer rows than this at once: row numbers have 32 bits.
 const SORT_ROWS_MAX: u64 = u32::MAX as u64;
-/// Ranges that rows are cut into at once: as many as the kernels of an exchange have owners.
+/// Ranges of one cut: the number of owners that exchange kernels support.
 const RANGES: usize = 8;
 
-/// What is made of the rows of a range.
+/// Finishes the rows of a range.
 pub(in crate::exec) type Finish<'f> = dyn Fn(&mut Query<'_>, Intermediate) -> Result<Intermediate> + Sync + 'f;
 
 /// How rows are cut and finished.
@@ -42,7 +45,7 @@ pub(in crate::exec) struct ByRanges<'r> {
     pub shape: &'r SortShape,
     /// Bits of each key word by which rows may be cut.
     pub masks: &'r [u64],
-    /// Rows of equal keys may be finished apart.
+    /// Whether rows with equal keys may be finished separately.
     pub may_part_equals: bool,
     pub finish: &'r Finish<'r>,
 }
@@ -53,9 +56,9 @@ struct Cuts {
     word: usize,
     /// Where each range but the first begins.
     splitters: Vec<u64>,
-    /// What all of them span, as far as it is known.
+    /// Known bounds of all ranges together.
     span: Range<u128>,
-    /// How far the next value of the word is.
+    /// Distance between successive values of the word.
     step: u64,
 }
 
@@ -63,7 +66,8 @@ struct Cuts {
 const WHOLE: Range<u128> = 0..1 << 64;
 
 impl Cuts {
-    /// Ranges of a word, of which these bits count, with about as many of the samples each; values that many have are ranges of their own.
+    /// Ranges of a word, restricted to the bits of `mask`, with about the same number of samples each; frequent values
+    /// become their own ranges.
     fn of(mut samples: Vec<u64>, word: usize, mask: u64, span: Range<u128>) -> Self {
         samples.iter_mut().for_each(|sample| *sample &= mask);
         samples.sort_unstable();
@@ -81,8 +85,8 @@ impl Cuts {
         Self { word, splitters, span, step }
     }
 
-    /// Ranges of the same word that span about as much each, whatever the rows are: where samples have said nothing, these come to
-    /// single values.
+    /// Ranges of the same word with about equal spans, independent of the rows. If samples do not help, repeated cuts
+    /// arrive at single values.
     fn evenly(word: usize, mask: u64, span: Range<u128>) -> Self {
         let step = mask & mask.wrapping_neg();
         let ranges = RANGES as u128;
@@ -109,7 +113,7 @@ impl Cuts {
     }
 }
 
-/// Rows of a chunk that were written away, range after range: values of a column, then its validity, column by column.
+/// Spilled rows of a chunk, range after range: values of a column, then its validity, column by column.
 #[derive(Debug)]
 struct Run {
     rows: SpilledColumns,
@@ -135,7 +139,7 @@ impl CutRows {
         self.runs.iter().map(|run| run.begins[range + 1] - run.begins[range]).sum()
     }
 
-    /// Brings `count` rows of a range to a device, from one of its rows on.
+    /// Loads `count` rows of a range to a device, from row `first`.
     fn load(&self, stream: &Stream, range: usize, first: u64, count: u64) -> Result<IntermediateShard> {
         let mut loaded = allocate(stream, &self.columns, count)?;
         let targets: Vec<&Buffer> = loaded.columns.iter().flat_map(IntermediateColumn::buffers).collect();
@@ -163,8 +167,8 @@ impl CutRows {
 }
 
 impl Query<'_> {
-    /// Whether the devices have no room to sort rows by these masks at once, and there is a way to cut them. `more_bytes`: what is made
-    /// of each row beside the sort.
+    /// Whether the devices lack the room to sort rows by these masks at once, and the rows can be cut. `more_bytes`:
+    /// additional bytes for each row besides the sort.
     pub(in crate::exec) fn sorts_by_ranges(&mut self, rows: &Intermediate, masks: &[u64], more_bytes: u64) -> bool {
         if masks.first().is_none_or(|&mask| mask == 0) {
             return false;
@@ -273,7 +277,7 @@ impl Query<'_> {
         Ok(())
     }
 
-    /// Brings `count` rows of a range to the device, from row `first` on, and finishes them.
+    /// Loads `count` rows of a range to the device, from row `first`, and finishes them.
     fn finish_rows(
         &mut self,
         cut: &CutRows,
@@ -328,8 +332,8 @@ impl Query<'_> {
     }
 }
 
-/// Cuts the rows of a device chunk by chunk; `load` brings a number of rows there, from a row on. While a chunk is cut, the one before is
-/// copied to the host.
+/// Cuts the rows of a device chunk by chunk; `load` loads a number of rows from a first row. While a chunk is cut, the
+/// previous one is copied to the host.
 fn cut_rows(
     lane: &mut Lane<'_>,
     kernels: &SplitKernels,
@@ -360,7 +364,7 @@ fn cut_rows(
     Ok(runs)
 }
 
-/// What is stored of rows: values of a column, then its validity, column by column.
+/// The stored bytes of rows: values of a column, then its validity, column by column.
 fn column_bytes(columns: &[ColumnType], rows: IntermediateShard) -> Vec<ColumnBytes> {
     let mut all = vec![];
     for (column_type, column) in columns.iter().zip(rows.columns) {
@@ -370,7 +374,7 @@ fn column_bytes(columns: &[ColumnType], rows: IntermediateShard) -> Vec<ColumnBy
     all
 }
 
-/// The part of all rows that are finished with these.
+/// The share of all rows that is finished with these.
 fn share(rows: u64, all: u64) -> f64 {
     rows as f64 / all.max(1) as f64
 }

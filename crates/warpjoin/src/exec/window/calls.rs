@@ -1,4 +1,4 @@
-//! What the calls of a window are made of: columns that kernels put out, and expressions over these.
+//! Breaks the calls of a window into columns that kernels compute, and expressions over these.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use crate::plan::{AggregateCall, Fold};
 use crate::window::{Frame, FrameBound, WindowCall, WindowFunction};
 use crate::{Error, Reason, Result};
 
-/// A column that kernels put out. Arguments are positions among the stored columns.
+/// A column that kernels compute. Arguments are positions among the stored columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Raw {
-    /// A place, share or count; of values that are there, if an argument with nulls is counted.
+    /// A position, share or count; `counts`: the argument whose non-null values are counted.
     Place { place: u64, number: i64, frame: Frame, counts: Option<usize> },
     /// A sum, minimum or maximum of a frame.
     Fold { argument: usize, op: ScanOp, form: Form, frame: Frame, has_nulls: bool },
-    /// The value of another row, maybe of those whose value is there.
+    /// The value of another row; with `skips_nulls`, among rows whose value is not null.
     Value { argument: usize, which: u64, number: i64, frame: Frame, skips_nulls: bool },
 }
 
@@ -55,13 +55,13 @@ impl Raw {
         }
     }
 
-    /// The bounds of its frame that are found by distances, and whether they are ends.
+    /// The RANGE bounds of its frame, and whether each is the end.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (FrameBound, bool)> + use<> {
         let frame = self.frame();
         [(frame.start, false), (frame.end, true)].into_iter().filter(|(bound, _)| bound.is_range())
     }
 
-    /// The kernels that make it, but that of bounds.
+    /// The kernels that compute it, except the kernel for bounds.
     fn entries(&self) -> Vec<&'static str> {
         let mut entries: Vec<&str> = self.scans().iter().map(|(_, op, _)| op.entries().0).collect();
         entries.extend(self.tree().and_then(|(_, op)| op.tree_entry()));
@@ -85,14 +85,14 @@ impl WindowCall {
     }
 }
 
-/// The columns that kernels put out behind those of the input.
+/// The columns that kernels compute, after those of the input.
 pub(super) struct Made {
     pub width: usize,
     pub columns: Vec<(Raw, ColumnType)>,
 }
 
 impl Made {
-    /// The column of `raw`, which is made once.
+    /// The column of `raw`; equal ones are computed once.
     fn add(&mut self, raw: Raw, column: ColumnType) -> Expr {
         let known = self.columns.iter().position(|(other, of)| *other == raw && of.data_type == column.data_type);
         let position = known.unwrap_or(self.columns.len());
@@ -103,7 +103,7 @@ impl Made {
         expr
     }
 
-    /// The kernels that make the columns.
+    /// The kernels that compute the columns.
     pub(super) fn entries(&self) -> BTreeSet<&'static str> {
         let of_columns = self.columns.iter().flat_map(|(raw, _)| raw.entries());
         of_columns.chain(["window_bounds"]).collect()
@@ -121,7 +121,7 @@ impl Made {
         self.add(raw, ColumnType { data_type, has_nulls: false, domain, dictionary: None })
     }
 
-    /// The result of `call`, whose argument is stored in a column; `rows_bits` of a bound of the rows.
+    /// The result of `call`, whose argument is stored in a column; `rows_bits`: bits of a bound of the rows.
     pub(super) fn call(
         &mut self,
         call: &WindowCall,
@@ -176,7 +176,7 @@ impl Made {
         })
     }
 
-    /// What a frame accumulates.
+    /// A state that a frame accumulates, as an expression.
     fn state(
         &mut self,
         state: &FrameState,

@@ -1,7 +1,7 @@
-//! Windows: rows in the order of partitions and keys, and for each what functions make of those around it.
+//! Evaluates windows: sorts rows by partition and order keys, and computes the functions of each row.
 //!
-//! One pipeline writes the words of the keys, the columns and the arguments; these are sorted, on several devices by ranges
-//! that no partition crosses. Then scans over the sorted rows find what frames are made of, and each call puts out a column.
+//! One pipeline writes the words of the keys, the columns and the arguments; these are sorted, on several devices by
+//! ranges that no partition crosses. Then scans over the sorted rows accumulate frames, and each call outputs a column.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,22 +28,22 @@ use crate::plan::ordered::{OutputRange, WindowNode};
 use crate::window::{Frame, FrameBound};
 use crate::{Error, Reason, Result};
 
-/// Bytes of a row that bounds of partitions and peers take, and that each call takes: scans and what is made of them.
+/// Bytes of a row for the bounds of partitions and peers, and for each call: scans and their results.
 const BOUNDS_BYTES: u64 = 16;
 const MADE_BYTES: u64 = 32;
 
-/// What is stored of the rows before they are sorted.
+/// The columns that are stored before the sort.
 struct Stored {
     /// The input's columns, then arguments.
     columns: usize,
     keys: Vec<SortKey>,
     window: WindowKeys,
-    /// The column of the only key of the order, where bounds are found by it.
+    /// The column of the order's only key, if frames have RANGE bounds.
     range_key: Option<usize>,
 }
 
 impl Query<'_> {
-    /// The rows of a window, on each device in its order; ranges of it from device to device.
+    /// The rows of a window, in its order on each device; with several devices, each has a range of the order.
     pub(in crate::exec) fn window(&mut self, mut relation: Relation, node: WindowNode<'_>) -> Result<Relation> {
         let rows_bits = relation.rows_bits();
         let width = relation.width;
@@ -53,7 +53,7 @@ impl Query<'_> {
         let (rows, generated) = self.run_rows(&relation, &sink, "SortKeys")?;
         drop(relation);
         let SinkShape::Sort(shape) = &generated.sink else {
-            return Err(Error::internal("no key words where they were asked for"));
+            return Err(Error::internal("a pipeline without key words"));
         };
         if shape.word_bits.len() > WINDOW_WORDS {
             return Err(Reason::Limit(format!("a window by {} words of keys", shape.word_bits.len())).into());
@@ -92,8 +92,8 @@ impl Query<'_> {
         Ok(result)
     }
 
-    /// The sorted rows without words and arguments, with the columns that were asked for behind them. A device has as many as
-    /// it could sort: places among them are numbers of 32 bits.
+    /// The sorted rows without words and arguments, followed by the requested columns. A device has no more rows than
+    /// it could sort, so positions have 32 bits.
     fn made_columns(&mut self, mut rows: Intermediate, of_rows: &OfRows<'_>, made: &Made) -> Result<Intermediate> {
         let shape = of_rows.shape;
         let words = shape.word_bits.len();
@@ -137,7 +137,7 @@ impl Query<'_> {
         Ok(Intermediate::new(types, rows.rows_max, shards))
     }
 
-    /// A range of rows in the order in which they lie.
+    /// A range of rows in their present order.
     pub(in crate::exec) fn range_of(&mut self, relation: Relation, range: OutputRange) -> Result<Relation> {
         let OutputRange { skip, fetch } = range;
         if relation.steps.is_empty() && skip == 0 && fetch.is_none() {
@@ -150,7 +150,8 @@ impl Query<'_> {
     }
 }
 
-/// Adds to a relation what is stored for a window: the input's columns, arguments, keys. Where the argument of each call is.
+/// Adds the stored columns of a window to a relation: the input's columns, arguments and keys. Also returns the
+/// position of each call's argument.
 fn store(relation: &mut Relation, node: WindowNode<'_>) -> (Stored, Vec<Option<usize>>) {
     let mut list = ExprList { exprs: columns_of(node.schema, relation.width) };
     let mut compared = vec![];
@@ -174,10 +175,10 @@ fn store(relation: &mut Relation, node: WindowNode<'_>) -> (Stored, Vec<Option<u
     (Stored { columns, keys, window, range_key }, arguments)
 }
 
-/// What is known of the rows on all devices.
+/// Properties of the rows on all devices.
 struct OfRows<'a> {
     shape: &'a SortShape,
-    /// The column by which bounds are found.
+    /// The key column of RANGE bounds.
     range_key: Option<(usize, RangeKey)>,
     kernels: &'a EntryKernels,
 }
@@ -187,10 +188,10 @@ struct OnDevice<'a> {
     on: WindowLaunches<'a>,
     shard: &'a IntermediateShard,
     of_rows: &'a OfRows<'a>,
-    /// Scans that were made, of which column.
+    /// Scans computed so far, by column.
     scans: HashMap<(usize, ScanOp, Segments), Buffer>,
     trees: HashMap<(usize, ScanOp), Tree>,
-    /// Bounds that were found, and whether they are ends.
+    /// RANGE bounds computed so far, and whether each is the end.
     ranges: Vec<((FrameBound, bool), Buffer)>,
 }
 
@@ -265,7 +266,7 @@ impl<'a> OnDevice<'a> {
         };
         let frame_of =
             |frame: Frame| FrameOf { frame, starts: rows_of(frame.start, false), ends: rows_of(frame.end, true) };
-        let missing = || Error::internal("a column of a window without room");
+        let missing = || Error::internal("an output column of a window without a buffer");
         if let Raw::Place { place, number, frame, counts: counted } = *raw {
             let out = out.values.as_ref().ok_or_else(missing)?;
             return self.on.place((place, number), (bounds, &frame_of(frame)), counted.and_then(counts), out);

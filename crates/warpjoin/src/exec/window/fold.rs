@@ -10,7 +10,7 @@ use crate::plan::{AggregateCall, AggregateFunction, Fold, State};
 use crate::window::{Frame, FrameBound};
 use crate::{Error, Reason, Result};
 
-/// Most rows of a stretch: no device has more rows.
+/// Maximum rows of a stretch: no device has more rows.
 const PERIOD_MAX: u64 = u32::MAX as u64;
 
 /// The operation of a scan.
@@ -44,7 +44,7 @@ impl ScanOp {
         }
     }
 
-    /// The entry that makes a level of a tree. `None`: no frame needs one.
+    /// The kernel entry that computes a level of a tree. `None`: no frame needs a tree.
     pub(super) fn tree_entry(self) -> Option<&'static str> {
         match self {
             Self::AddDouble => Some("window_tree_add_f64"),
@@ -74,9 +74,9 @@ impl ScanOp {
 /// Where the segments of a scan end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Segments {
-    /// With peers, rather than with partitions.
+    /// At the end of peers, instead of partitions.
     pub by_peers: bool,
-    /// After every multiple of this many rows, too; 0: no.
+    /// Also after every multiple of this many rows; 0: not.
     pub period_rows: u64,
     pub is_backward: bool,
 }
@@ -102,7 +102,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// For inexact sums, and for operations that are not sums.
+    /// The form for inexact sums, and for operations that are not sums.
     fn of_inexact(frame: Frame) -> Self {
         match (frame.start, frame.end) {
             (FrameBound::Partition, _) => Self::Forward { by_peers: false },

@@ -1,5 +1,5 @@
-//! Frames of windows that no count of rows gives: their bounds by distances of keys (`window_frames.cu`), and trees from which
-//! frames of any length are folded.
+//! Frames of windows whose length in rows is not fixed: RANGE bounds by distances of keys (`window_frames.cu`), and
+//! trees that fold frames of any length.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use warpjoin_device::{Buffer, Ptr};
@@ -13,22 +13,22 @@ use crate::plan::SortKey;
 use crate::window::{Distance, Frame, FrameBound};
 use crate::{Reason, Result};
 
-/// Largest distance: no sum of it and half of what 128 bits hold is too large.
+/// Maximum distance: added to a value of at most 2^126, it does not overflow 128 bits.
 const UNITS_MAX: i128 = 10i128.pow(38);
-/// Days of the calendar that keys with distances are of: from -262143-01-01 to 262142-12-31.
+/// First and last day of the calendar supported for keys: -262143-01-01 and 262142-12-31.
 const CALENDAR_DAYS: (i128, i128) = (-96_465_292, 95_026_236);
 
-/// The order by which bounds are found.
+/// The key of an order with RANGE bounds.
 #[derive(Debug, Clone)]
 pub(super) struct RangeKey {
     pub nulls_first: bool,
     pub descending: bool,
-    /// Keys there may be at all.
+    /// Bounds of valid keys.
     limits: Range,
     is_unsigned: bool,
 }
 
-/// Keys of a type that can be apart; `None`: they can't.
+/// Bounds of the keys of a type that has distances; `None`: the type has none.
 fn limits_of(data_type: &DataType) -> Option<Range> {
     let of_calendar = |a_day: i128| {
         let (least, most) = CALENDAR_DAYS;
@@ -47,7 +47,7 @@ fn limits_of(data_type: &DataType) -> Option<Range> {
 }
 
 impl Frame {
-    /// Whether devices find its bounds in rows of such an order.
+    /// Checks that devices support its RANGE bounds over rows of this order.
     ///
     /// # Errors
     /// The reason why not.
@@ -55,7 +55,7 @@ impl Frame {
         [self.start, self.end].into_iter().try_for_each(|bound| bound.check(order_by))
     }
 
-    /// Whether a bound is found by distances.
+    /// Whether one of its bounds is a RANGE bound.
     pub(super) fn is_range(self) -> bool {
         self.start.is_range() || self.end.is_range()
     }
@@ -65,7 +65,7 @@ impl FrameBound {
     fn check(self, order_by: &[SortKey]) -> Result<(), Reason> {
         let Self::Range { distance, .. } = self else { return Ok(()) };
         let [key] = order_by else {
-            return Err(Reason::Aggregate(format!("of a frame by distances of {} keys", order_by.len())));
+            return Err(Reason::Aggregate(format!("over a RANGE frame with {} order keys", order_by.len())));
         };
         let data_type = &key.expr.data_type;
         let fits = limits_of(data_type).is_some()
@@ -85,22 +85,22 @@ impl FrameBound {
                         && value >= 0.0
                 }
             };
-        if fits { Ok(()) } else { Err(Reason::Aggregate(format!("of a frame by distances of {data_type}"))) }
+        if fits { Ok(()) } else { Err(Reason::Aggregate(format!("over a RANGE frame of {data_type}"))) }
     }
 }
 
 impl RangeKey {
-    /// Of keys that are stored as `column`.
+    /// The range key for keys that are stored as `column`.
     ///
     /// # Errors
-    /// Where they may be of years without a calendar.
+    /// When keys may lie outside the calendar.
     pub(super) fn of(key: &SortKey, column: &ColumnType) -> Result<Self> {
         let data_type = &key.expr.data_type;
         let limits = limits_of(data_type).unwrap_or(Range::new(0, 0));
         if let Domain::Int { min, max } = column.domain
             && (min < limits.min || max > limits.max)
         {
-            return Err(Reason::Limit(format!("a frame by distances of {data_type} beyond the calendar")).into());
+            return Err(Reason::Limit(format!("RANGE frame of {data_type} beyond the calendar")).into());
         }
         Ok(Self {
             nulls_first: key.nulls_first,
@@ -111,7 +111,8 @@ impl RangeKey {
     }
 }
 
-/// The values of a tree's levels: for each what its run comes to up to it and from it on; of levels from 1 on the values.
+/// The levels of a tree: for each value, the fold of its run up to it (`forward`) and from it on (`backward`); and the
+/// values themselves, for levels from 1 (`totals`).
 pub(super) struct Tree {
     pub forward: Buffer,
     pub backward: Buffer,
@@ -124,7 +125,7 @@ fn wide(value: i128) -> [u64; 2] {
 }
 
 impl WindowLaunches<'_> {
-    /// For each row where the bound of its frame is: the first row, or the one behind the last.
+    /// The RANGE bound of each row's frame: its first row, or the row after its last.
     pub(super) fn range(
         &mut self,
         (bound, is_end): (FrameBound, bool),
@@ -132,7 +133,7 @@ impl WindowLaunches<'_> {
         bounds: &Bounds,
     ) -> Result<Buffer> {
         let FrameBound::Range { is_following, distance } = bound else {
-            return Err(crate::Error::internal("rows of a bound that is no distance"));
+            return Err(crate::Error::internal("a RANGE bound without a distance"));
         };
         let out = self.on.stream.alloc(self.rows * 4)?;
         let (form, amount) = match distance {
@@ -161,7 +162,7 @@ impl WindowLaunches<'_> {
 
     /// The tree over the values of an argument.
     pub(super) fn tree(&mut self, op: ScanOp, values: &Values<'_>) -> Result<Tree> {
-        let entry = op.tree_entry().ok_or_else(|| crate::Error::internal("a tree of what needs none"))?;
+        let entry = op.tree_entry().ok_or_else(|| crate::Error::internal("a tree for an operation without one"))?;
         // Levels of more than one run, and behind the last of them its totals.
         let mut levels = vec![self.rows];
         while let Some(&rows) = levels.last().filter(|rows| **rows > WINDOW_FANOUT) {

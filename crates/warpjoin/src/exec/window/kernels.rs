@@ -19,7 +19,7 @@ use crate::exec::query::Query;
 use crate::window::{Frame, FrameBound};
 use crate::{Error, Result};
 
-/// Frames end no further away: more rows than a device has.
+/// Maximum offset of a frame's bound: more rows than a device has.
 const OFFSET_MAX: i64 = 1 << 40;
 
 /// The file that has an entry.
@@ -27,7 +27,7 @@ fn file_of(entry: &str) -> KernelFile {
     if entry == "window_range" { warpjoin_kernels::WINDOW_FRAMES } else { warpjoin_kernels::WINDOW }
 }
 
-/// A module of some entries of a file. With `selects`, one of several entries stands alone as it does in `Device::module_of`.
+/// A module with some entries of a file. With `selects`, a single entry is compiled alone, as in `Device::module_of`.
 fn window_module(file: KernelFile, entries: Vec<&'static str>, selects: bool) -> ModuleSource {
     match entries[..] {
         [entry] if selects && file.entries().count() > 1 => Constants::USUAL.module(file, [entry]).of_entry(entry),
@@ -48,7 +48,7 @@ pub(super) fn compile_window(query: &mut Query<'_>, entries: &BTreeSet<&'static 
     Ok(kernels)
 }
 
-/// A column of values, and a byte of validity a row.
+/// A column of values, with one byte of validity for each row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Values<'a> {
     pub values: Option<&'a Buffer>,
@@ -59,7 +59,7 @@ pub(super) struct Values<'a> {
     pub base: i64,
 }
 
-/// Which rows of a device are together.
+/// The partitions and peers of a device's rows.
 pub(super) struct Bounds {
     partitions: Buffer,
     groups: Buffer,
@@ -68,17 +68,17 @@ pub(super) struct Bounds {
     total: Buffer,
 }
 
-/// A word of the keys, its bytes, and the bits of it that are the partition's.
+/// A key word, its bytes, and the mask of its bits that belong to the partition keys.
 pub(super) type MaskedWord<'a> = (&'a Buffer, u64, u64);
 
-/// Enqueues on one device, for rows that are there.
+/// Enqueues kernels on one device with rows.
 pub(super) struct WindowLaunches<'a> {
     pub on: EntryLaunches<'a>,
     pub control: &'a Buffer,
     pub rows: u64,
 }
 
-/// What tiles tell each other.
+/// State that tiles publish for look-back.
 struct Tiles {
     count: u32,
     counters: Buffer,
@@ -99,7 +99,7 @@ impl Tiles {
 }
 
 impl<'a> Values<'a> {
-    /// As kernels take them, for an operation that XORs codes with `flip`.
+    /// Kernel parameters, for an operation that XORs codes with `flip`.
     pub(super) fn params(&self, flip: u64) -> WindowValues<'a, Buffer> {
         WindowValues {
             values: self.values.map(Ptr::of),
@@ -128,7 +128,7 @@ impl WindowLaunches<'_> {
         })
     }
 
-    /// Launches a scan, whose results have so many bytes.
+    /// Launches a scan; results have `width_bytes` bytes.
     fn sweep(
         &mut self,
         entry: &str,
@@ -179,7 +179,7 @@ impl WindowLaunches<'_> {
         Ok(bounds)
     }
 
-    /// A scan of the values: a result a row.
+    /// Scans the values; one result for each row.
     pub(super) fn scan(
         &mut self,
         op: ScanOp,
@@ -204,7 +204,7 @@ impl WindowLaunches<'_> {
         Ok(out)
     }
 
-    /// What all kernels know of the rows.
+    /// Parameters of the rows for all kernels.
     pub(super) fn rows_and_frame<'b>(&self, bounds: &'b Bounds, frame: &FrameOf<'b>) -> WindowRows<'b, Buffer> {
         let bound = |bound: FrameBound| match bound {
             FrameBound::Partition => (kind::PARTITION, 0),
@@ -230,8 +230,8 @@ impl WindowLaunches<'_> {
         }
     }
 
-    /// A place, share or count of each row: a u32, or a double of shares. `number` is the parts of `NTILE`, or how far a row
-    /// is that is looked for; `counts` a scan of values by partition.
+    /// A position or count (u32) or share (double) of each row. `number`: the buckets of `NTILE`, or the offset of
+    /// another row. `counts`: a scan that counts values by partition.
     pub(super) fn place(
         &mut self,
         (place, number): (u64, i64),
@@ -275,7 +275,8 @@ impl WindowLaunches<'_> {
         self.stride(fold.op.entries().1, &params)
     }
 
-    /// The value of another row: of one so far behind, or of the frame's n-th; with a scan of those that are there, of these.
+    /// The value of another row: at an offset, or the n-th of the frame. With a scan that counts non-null values, only
+    /// rows with values are considered.
     pub(super) fn value(
         &mut self,
         (which, number): (u64, i64),
@@ -298,7 +299,7 @@ impl WindowLaunches<'_> {
     }
 }
 
-/// A frame, and where those of its bounds that are found by distances are for each row.
+/// A frame, with its RANGE bounds for each row, if any.
 pub(super) struct FrameOf<'a> {
     pub frame: Frame,
     pub starts: Option<&'a Buffer>,
@@ -310,20 +311,20 @@ impl FrameOf<'_> {
     pub(super) const PARTITION: Self = Self { frame: Frame::PARTITION, starts: None, ends: None };
 }
 
-/// How the result of a frame is made of scans, or of a tree.
+/// How the result of a frame is computed from scans or a tree.
 pub(super) struct Fold<'a> {
     pub op: ScanOp,
     pub form: u64,
     pub period_rows: u64,
     pub forward: Option<&'a Buffer>,
     pub backward: Option<&'a Buffer>,
-    /// Of a tree: levels from 1 on.
+    /// For a tree: the levels from 1.
     pub totals: Option<&'a Buffer>,
     /// The argument.
     pub values: Values<'a>,
-    /// Values that are there; `None`: all are.
+    /// A scan that counts non-null values; `None`: there are no nulls.
     pub counts: Option<&'a Buffer>,
-    /// Of the result.
+    /// Bytes of a result.
     pub width_bytes: u64,
     pub base: i64,
 }

@@ -21,10 +21,10 @@ pub struct AggregateCall {
     pub second: Option<Expr>,
     /// Equal arguments count once.
     pub is_distinct: bool,
-    /// Of `First` and `Last`: the order of rows. Of rows that are equal in it, and without an order, any one, the same for
-    /// all calls of one order and one filter.
+    /// For `First` and `Last`: the order of rows. Among equal rows, or without an order, any row is chosen: the same
+    /// one for all calls with the same order and filter.
     pub order_by: Vec<SortKey>,
-    /// Of `First` and `Last`: rows that count; a Boolean.
+    /// For `First` and `Last`: a Boolean; only rows for which it is true count.
     pub filter: Option<Expr>,
     /// Type of the result.
     pub data_type: DataType,
@@ -49,7 +49,7 @@ impl AggregateCall {
         self.function.spec().way == Way::Quantile
     }
 
-    /// Whether it takes more than accumulators over one pass of the rows.
+    /// Whether it needs more than accumulators over one pass of the rows.
     pub(crate) fn needs_parts(&self) -> bool {
         self.is_distinct || self.is_ordered() || self.is_quantile() || self.is_moment_of_doubles()
     }
@@ -60,7 +60,7 @@ impl AggregateCall {
         self.argument.iter().chain(&self.second).chain(&self.filter).chain(order)
     }
 
-    /// The call over what `with` makes of the expressions that it reads.
+    /// The call with the expressions that it reads replaced by `with`.
     #[must_use]
     pub(crate) fn map(&self, with: &mut dyn FnMut(&Expr) -> Expr) -> Self {
         let order_by = self.order_by.iter().map(|key| SortKey { expr: with(&key.expr), ..*key }).collect();
@@ -105,13 +105,13 @@ pub enum AggregateFunction {
     Moment(Moment),
     /// The argument, null or not, of the row that comes first in the call's order.
     First,
-    /// Of the row that comes last.
+    /// The argument, null or not, of the row that comes last.
     Last,
-    /// The value in the middle of the others in their order, or half of the sum of the two there. Of floats and decimals,
-    /// which are truncated.
+    /// The median: the middle value, or half the sum of the two middle values. For floats and decimals; means of
+    /// decimals are truncated.
     Median,
-    /// The value so far behind the first one in their order, or between the two there by their distances, in
-    /// millionths. Of Float64.
+    /// The value at this share of the sorted values, interpolated between its two neighbors in steps of a millionth.
+    /// For Float64.
     Percentile {
         /// Bits of the share, a Float64 from 0 to 1.
         share_bits: u64,

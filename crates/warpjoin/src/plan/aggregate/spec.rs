@@ -5,7 +5,7 @@ use arrow::datatypes::DataType;
 use super::AggregateFunction;
 use crate::expr::Moment;
 
-/// What is the same for all calls of an aggregate function.
+/// Properties that all calls of an aggregate function share.
 #[derive(Debug, Clone, Copy)]
 pub struct AggregateSpec {
     /// Its name in DataFusion.
@@ -14,18 +14,18 @@ pub struct AggregateSpec {
     pub also: &'static [&'static str],
     /// Names of DataFusion functions that have its result with DISTINCT.
     pub also_distinct: &'static [&'static str],
-    /// Names of DataFusion functions of pairs that have its result over pairs without a null, and the position of its argument in
-    /// the pair.
+    /// Names of DataFusion functions of pairs that equal this function over the pairs without nulls, with the position
+    /// of its argument in the pair.
     pub also_of_pairs: &'static [(&'static str, usize)],
     /// Arguments that it takes.
     pub arguments: usize,
-    /// How it is made of its arguments.
+    /// How its result is computed.
     pub way: Way,
-    /// Whether it matters how often an argument comes.
+    /// Whether duplicate arguments change the result.
     pub counts_each: bool,
     /// The result is one of the values of the argument.
     pub is_of_values: bool,
-    /// Making the result of what is accumulated may fail, or rounds.
+    /// Computing the result from the accumulators may fail or round.
     pub is_computed: bool,
     /// Whether windows support it over any frame; otherwise only over whole partitions.
     pub over_frames: bool,
@@ -42,26 +42,26 @@ impl AggregateSpec {
         [self.name].into_iter().chain(self.also.iter().chain(self.also_distinct).copied()).chain(of_pairs)
     }
 
-    /// The position of its argument in the pairs of a DataFusion function. `None`: that is not a function of pairs.
+    /// The position of its argument in the pairs of the DataFusion function `name`. `None`: `name` takes no pairs.
     pub fn place_in_pair(&self, name: &str) -> Option<usize> {
         self.also_of_pairs.iter().find(|(known, _)| *known == name).map(|(_, place)| *place)
     }
 }
 
-/// How the result of an aggregate is made.
+/// How the result of an aggregate is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Of values that are accumulated in one pass over the rows.
+    /// From values accumulated in one pass over the rows.
     Accumulated,
-    /// Of sums of distances and of their products: in one pass over integers and decimals, in two over doubles.
+    /// From sums of distances and of their products: in one pass over integers and decimals, in two over doubles.
     Moment,
     /// It is the value of the row that is first in an order.
     FirstRow,
-    /// It is made of neighbours among the values of a group in their order.
+    /// From neighbors among the sorted values of a group.
     Quantile,
 }
 
-/// Of a function whose result is one of the argument's values, however often each comes.
+/// For functions whose result is one of the argument's values; duplicates do not matter.
 const ONE_OF_VALUES: AggregateSpec = AggregateSpec {
     name: "",
     also: &[],
@@ -77,7 +77,7 @@ const ONE_OF_VALUES: AggregateSpec = AggregateSpec {
     takes: |argument, result| argument == result,
 };
 
-/// Of a function whose result is another value.
+/// For functions that compute a new value; duplicates matter.
 const ANOTHER_VALUE: AggregateSpec = AggregateSpec { counts_each: true, is_of_values: false, ..ONE_OF_VALUES };
 
 const MOMENT: AggregateSpec = AggregateSpec {
@@ -106,7 +106,7 @@ impl AggregateFunction {
         own.into_iter().chain(Moment::ALL.iter().copied().map(Self::Moment))
     }
 
-    /// What is known of the function.
+    /// The function's spec.
     pub fn spec(self) -> AggregateSpec {
         match self {
             Self::Count => AggregateSpec {

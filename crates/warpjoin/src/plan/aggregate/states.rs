@@ -1,4 +1,4 @@
-//! What group-bys accumulate for a call, how partial results are brought together, and the result that is made of them.
+//! What group-bys accumulate for a call, how partial results are merged, and how the result is computed from them.
 
 use arrow::datatypes::DataType;
 
@@ -6,7 +6,7 @@ use super::{AggregateCall, AggregateFunction};
 use crate::expr::build::where_not_null;
 use crate::expr::{Expr, ExprKind, Moment};
 
-/// How values become one.
+/// How values are combined into one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Fold {
     Count,
@@ -41,7 +41,7 @@ pub(crate) struct State {
 }
 
 impl Fold {
-    /// What brings partial results together.
+    /// The fold that merges partial results.
     pub(crate) fn merging(self) -> Self {
         match self {
             Self::Count => Self::Sum,
@@ -80,8 +80,8 @@ impl AggregateFunction {
 }
 
 impl AggregateCall {
-    /// Shows `add` what is accumulated for the call, which gives the expression of each, and makes the result of these. `None`:
-    /// accumulating in one pass does not make it.
+    /// Calls `add` for each state that the call accumulates; `add` returns the state as an expression. Returns the
+    /// call's result, an expression of the states. `None`: one pass of accumulation is not enough.
     pub(crate) fn accumulate(&self, add: &mut dyn FnMut(State) -> Expr) -> Option<Expr> {
         let (function, data_type) = (self.function, self.data_type.clone());
         if let Some(fold) = function.fold() {

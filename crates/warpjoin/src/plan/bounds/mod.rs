@@ -1,7 +1,8 @@
-//! What is known of the rows and the values of a plan before it runs, by the tables that it reads: how many rows there can be,
-//! and between which integers values lie.
+//! Bounds of the rows and values of a plan before it runs, derived from the tables that it reads: the maximum number of
+//! rows, and the range of integer values.
 //!
-//! Generated code finds bounds of the same values, and never wider ones. Where nothing is known, they are those of the type.
+//! Generated code derives bounds of the same values, and never wider ones. Without information they are those of the
+//! type.
 //!
 //! Architecture invariant: bounds hold for all rows. They are facts of the tables, not estimates.
 
@@ -24,25 +25,25 @@ pub(crate) use ranges::{combined_range, summed_range};
 const WIDEST: Range = Range { min: i128::MIN, max: i128::MAX };
 /// Places of groups in their table: no device has memory for more.
 const GROUP_PLACES_MAX: u64 = 1 << 40;
-/// Bits of a row's number, and of a bound of rows that kernels depend on.
+/// Granularity in bits of row ids, and of row bounds that kernels depend on.
 const NUMBER_BITS: (u32, u32) = (8, 56);
 const ROWS_BITS: (u32, u32) = (16, 62);
 
-/// What is known of what a plan puts out.
+/// Bounds of a plan's output.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
-    /// There are no more rows.
+    /// Maximum number of rows.
     pub rows: u64,
-    /// Places in which the rows lie where they are read again: rows that a filter dropped have theirs, and so have slots of a
-    /// table without a group.
+    /// Number of positions from which the rows are read: it includes rows that a filter dropped, and empty slots of a
+    /// group table.
     pub places: u64,
     pub columns: Vec<ColumnBounds>,
 }
 
-/// What is known of a column.
+/// Bounds of a column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ColumnBounds {
-    /// Of integers, and of what is stored as one; of strings: of codes in their order.
+    /// Range of integers, of values stored as integers, and of string codes in sorted order.
     pub range: Option<Range>,
     pub has_nulls: bool,
     /// No value occurs twice; nulls may.
@@ -70,7 +71,7 @@ impl ColumnBounds {
     }
 }
 
-/// Bits that number `rows` rows, rounded up to whole bytes, so that a few rows more or less generate the same code.
+/// Bits of a row id for `rows` rows, rounded up to whole bytes, so that slightly different row counts share code.
 pub(crate) fn number_bits(rows: u64) -> u32 {
     (64 - rows.leading_zeros()).next_multiple_of(8).clamp(NUMBER_BITS.0, NUMBER_BITS.1)
 }
@@ -81,14 +82,14 @@ pub(crate) fn rows_bits(rows: u64) -> u32 {
 }
 
 impl Plan {
-    /// What is known of the plan's rows; `inputs` are the tables of its inputs that are there.
+    /// Bounds of the plan's rows; `inputs` are the known tables of its inputs.
     pub(crate) fn bounds(&self, inputs: InputTables<'_>) -> Bounds {
         Bounding { inputs, known: HashMap::new() }.of(self)
     }
 }
 
 impl Bounds {
-    /// What is known of an expression over the columns.
+    /// Bounds of an expression over the columns.
     pub(crate) fn of(&self, expr: &Expr) -> ColumnBounds {
         match expr.kind {
             ExprKind::Column(column) => match self.columns.get(column) {
@@ -99,7 +100,7 @@ impl Bounds {
         }
     }
 
-    /// The result of an aggregate of the rows.
+    /// Bounds of the result of an aggregate of the rows.
     fn of_call(&self, call: &AggregateCall) -> ColumnBounds {
         let data_type = &call.data_type;
         let rows_bits = rows_bits(self.rows);
@@ -123,7 +124,7 @@ impl Bounds {
 /// Goes through a plan from the leaves up.
 struct Bounding<'a> {
     inputs: InputTables<'a>,
-    /// Of plans in several places.
+    /// Results for plans that occur in several places.
     known: HashMap<*const Plan, Bounds>,
 }
 
@@ -287,7 +288,7 @@ impl Bounds {
         Self { rows, places: rows, columns }
     }
 
-    /// Rows that are written down: each is somewhere else, and their number is another one.
+    /// Bounds of materialized rows: they have new positions, and a new bound of their number.
     fn written(self, rows: impl FnOnce(u64) -> u64) -> Self {
         let rows = rows(self.rows);
         Self { rows, places: rows, ..self }

@@ -1,4 +1,4 @@
-//! Bounds of the integers that an expression gives, by the bounds of its columns.
+//! Bounds of the integers that an expression gives, derived from the bounds of its columns.
 //!
 //! These are the rules of `codegen/expr/`, or wider ones: never narrower.
 
@@ -9,10 +9,10 @@ use crate::column::{Range, bounds_of, holds_strings, range_of_literal, range_of_
 use crate::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
 use crate::function::Function;
 
-/// Codes of strings that are in no table.
+/// Bounds of string codes that come from no table.
 pub(super) const CODES: Range = Range { min: 0, max: u32::MAX as i128 };
 
-/// Bounds of a sum, difference or product; `None` when 128 bits may not do.
+/// Bounds of a sum, difference or product; `None` if it may exceed 128 bits.
 pub(crate) fn combined_range(op: ArithmeticOp, left: Range, right: Range) -> Option<Range> {
     match op {
         ArithmeticOp::Add => Some(Range::new(left.min.checked_add(right.min)?, left.max.checked_add(right.max)?)),
@@ -145,7 +145,7 @@ impl Bounds {
         }
     }
 
-    /// An operand in another scale; `None`: nobody knows.
+    /// Bounds of an operand in another scale; `None`: unknown.
     fn rescaled(&self, operand: &Expr, scale: i8) -> Option<Range> {
         let steps = i32::from(scale) - i32::from(scale_of(&operand.data_type));
         let factor = 10i128.checked_pow(steps.unsigned_abs())?;
@@ -160,7 +160,8 @@ impl Bounds {
     }
 }
 
-/// Sums, differences and products of a type: numbers that wrap may be any, others end the query where they don't fit.
+/// Bounds of a sum, difference or product of a type. Types that wrap may give any value; others end the query on
+/// overflow.
 fn combined(op: ArithmeticOp, left: Range, right: Range, data_type: &DataType) -> Option<Range> {
     let bounds = range_of_type(data_type)?;
     let range = combined_range(op, left, right);

@@ -1,4 +1,4 @@
-//! Constants of a plan: each stands as a parameter in it, and among the bindings of an execution.
+//! Constants of a plan: the plan has parameters in their place, and the bindings of an execution have the values.
 
 use std::cell::RefCell;
 
@@ -10,7 +10,7 @@ use crate::{Error, Result};
 pub(super) struct Constants(RefCell<Vec<ExprKind>>);
 
 impl Constants {
-    /// The expression with parameters for its constants, but for NULL, which decides what may be null.
+    /// The expression with parameters in place of its constants, except NULL, which affects nullability.
     pub(super) fn take_from(&self, expr: &Expr) -> Expr {
         expr.rebuilt(&|leaf| match leaf {
             Leaf::Column(column) => ExprKind::Column(column),

@@ -14,7 +14,7 @@ use crate::plan::join::JoinNode;
 use crate::plan::ordered::{Ordered, OutputRange, RowWise};
 use crate::plan::{AggregateCall, FetchPlan, JoinPlan, Mark, Plan, PlanKind, RowsOf, Share, SortKey};
 
-/// The pipelines of a plan, and what an execution of this very plan binds.
+/// The pipelines of a plan, and the bindings for an execution of this plan.
 pub(crate) fn lower(plan: &Plan) -> (PhysicalPlan, Bindings<'_>) {
     let mut lowering = Lowering { root: Some(plan), ..Lowering::default() };
     let result = lowering.in_order(plan);
@@ -38,7 +38,7 @@ struct Lowering<'p> {
     shared_build: HashSet<usize>,
     /// Pipelines that several others read.
     shared: HashMap<Share, PipelineId>,
-    /// The same of plans that stand in several places, by address.
+    /// The same for plans that occur in several places, by address.
     kept: HashMap<usize, PipelineId>,
     found: Vec<Found>,
 }
@@ -69,7 +69,7 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// The pipeline that is open above a plan, with rows in any order; `wanted` of them, if not all are.
+    /// The pipeline that is open above a plan, with rows in any order; `wanted`: rows that are needed, if not all.
     fn open(&mut self, plan: &'p Plan, wanted: Option<u64>) -> Open {
         match &plan.kind {
             PlanKind::Scan { projection, .. } => self.table(plan, projection.clone()),
@@ -178,7 +178,7 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// A pipeline that puts out what several read.
+    /// A pipeline whose output several others read.
     fn share(&mut self, input: &'p Plan, share: Share) -> PipelineId {
         let first = PipelineId(self.pipelines.len());
         let outside = (self.shared.clone(), self.shared_build.clone(), self.kept.clone());
@@ -224,7 +224,7 @@ impl<'p> Lowering<'p> {
         keys.iter().map(|key| SortKey { expr: self.constants.take_from(&key.expr), ..*key }).collect()
     }
 
-    /// A sort with what stands on it.
+    /// A sort with the steps above it.
     fn ordered(&mut self, ordered: &Ordered<'p>) -> Open {
         let Some(keys) = ordered.keys else { return self.window_in_order(ordered) };
         let mut open = self.open(ordered.input, None);
@@ -248,7 +248,7 @@ impl<'p> Lowering<'p> {
         self.closed(open, Sink::InPlace)
     }
 
-    /// A window, what stands on it, and a range of the rows, in its order.
+    /// A window with the steps above it, cut to a range of the rows, in its order.
     fn window_in_order(&mut self, ordered: &Ordered<'p>) -> Open {
         let mut open = self.open(ordered.input, None);
         for exprs in &ordered.projections {
@@ -258,7 +258,7 @@ impl<'p> Lowering<'p> {
         self.closed(open, Sink::Slice(ordered.range))
     }
 
-    /// What is done with rows once they are in order.
+    /// Adds the steps that follow once the rows are in order.
     fn then_behind(&mut self, open: Open, ordered: &Ordered<'p>) -> Open {
         ordered.behind.iter().fold(open, |open, step| match step {
             RowWise::Project(exprs) => open.then(self.project(exprs)),
@@ -313,7 +313,7 @@ impl<'p> Lowering<'p> {
         PipelineId(self.pipelines.len() - 1)
     }
 
-    /// A pipeline that reads what the closed one puts out.
+    /// Closes a pipeline with a sink, and opens one that reads its output.
     fn closed(&mut self, open: Open, sink: Sink) -> Open {
         let id = self.close(open, sink);
         Open::new(Source::Pipeline(id))

@@ -1,7 +1,7 @@
 //! The plan of pipelines.
 //!
-//! A pipeline is a source, steps that run fused with it, and a sink that takes what comes of them. Pipelines stand in the
-//! order in which they run, and read what earlier ones have put out. [`lower()`] makes them of an optimized plan.
+//! A pipeline is a source, steps that run fused with it, and a sink that takes the rows. Pipelines are listed in
+//! execution order, and read the output of earlier ones. [`lower()`] makes them from an optimized plan.
 //!
 //! Architecture invariant: a physical plan does not change, and holds no table, no buffer and no constant of a query. Each
 //! execution binds its own ([`Bindings`]).
@@ -32,11 +32,11 @@ pub(crate) struct TableSlot(pub(crate) usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NodeSlot(pub(crate) usize);
 
-/// Pipelines that give one result, which the last one puts out.
+/// Pipelines that compute one result; the last one outputs it.
 #[derive(Debug)]
 pub(crate) struct PhysicalPlan {
     pub pipelines: Vec<Pipeline>,
-    /// How many pipelines read what each puts out.
+    /// Number of pipelines that read the output of each.
     pub readers: Vec<usize>,
     /// Regions that are skipped if an earlier plan has left their output.
     pub found: Vec<Found>,
@@ -60,11 +60,11 @@ pub(crate) struct Pipeline {
     pub output: Edge,
 }
 
-/// How rows lie between two pipelines.
+/// Partitioning and order of the rows between two pipelines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Edge {
     pub partitioning: Partitioning,
-    /// Whether rows lie in an order that somebody asked for, device after device.
+    /// Whether rows are in an order that the plan asks for, device after device.
     pub is_ordered: bool,
 }
 
@@ -87,34 +87,35 @@ pub(crate) enum Partitioning {
 pub(crate) enum Source {
     /// Columns of a table.
     Table { table: TableSlot, columns: Vec<usize> },
-    /// What the sink of an earlier pipeline puts out.
+    /// The output of an earlier pipeline's sink.
     Pipeline(PipelineId),
-    /// The rows of several pipelines, one behind the other.
+    /// The rows of several pipelines, appended.
     Union(Vec<PipelineId>),
 }
 
-/// What is done with each row, without a kernel of its own.
+/// A step for each row, fused into the pipeline's kernel.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Keeps rows of which it is true.
+    /// Keeps rows for which the expression is true.
     Filter(Expr),
-    /// Puts out one column an expression.
+    /// Outputs one column for each expression.
     Project(Vec<Expr>),
-    /// Adds the number of the row in its table.
+    /// Adds the row id: the row's position in its table.
     RowNumber,
     /// Adds a number to each row, ascending on each device; `schema`: the columns before it.
     Number { schema: SchemaRef },
-    /// Adds columns of a table, by the number of a row.
+    /// Adds columns of a table, by row id.
     Fetch { table: TableSlot, row: usize, columns: Vec<usize> },
-    /// Joins with the rows of another pipeline: by a table that is probed, or by partition, which makes matches the source of
-    /// what follows. A decision of the host, once both sides are known.
+    /// Joins with the rows of another pipeline: by probing a table, or by partition, where the matches are the source
+    /// of the steps that follow. The host decides once both sides are known.
     Join {
         build: PipelineId,
         join: Join,
-        /// Rows that are wanted of the result, if not all are.
+        /// Rows of the result that are needed, if not all.
         wanted: Option<u64>,
     },
-    /// Adds 1 if the pipeline put out rows, else 0; of a build side rows with a key. `schema`: the columns before it.
+    /// Adds 1 if the pipeline output rows (for a build side: rows whose key is not null), else 0. `schema`: the columns
+    /// before it.
     HasRows { of: PipelineId, schema: SchemaRef },
     /// Probes the shared build table of that number.
     Probe { table: usize, join: Join },
@@ -130,52 +131,53 @@ pub(crate) struct Join {
     pub spec: JoinSpec,
     /// Columns of build and probe side.
     pub schemas: [SchemaRef; 2],
-    /// For estimates.
+    /// The plan node, for estimates.
     pub node: NodeSlot,
 }
 
-/// What takes the rows of a pipeline.
+/// The sink of a pipeline.
 #[derive(Debug)]
 pub(crate) enum Sink {
     /// The result of the plan.
     Result,
-    /// Rows that stay where their source's are: there is one for each.
+    /// One row for each row of the source, at the same position.
     InPlace,
-    /// All but `skip` rows, `fetch` at most, of any.
+    /// Skips any `skip` rows, then takes up to `fetch`.
     Limit { skip: u64, fetch: Option<u64> },
-    /// Rows in the order of keys over the first `width` columns and those behind them, which are not put out.
+    /// Rows in the order of `keys`, which may read columns after the first `width`. Only the first `width` columns are
+    /// output.
     Sort { keys: Vec<SortKey>, width: usize, range: OutputRange },
     /// The build side of a join, which runs with the pipeline that joins it.
     Build,
-    /// The number of rows, which the host reads.
+    /// The number of rows, read by the host.
     Count,
     /// An input of a union, which runs with the others.
     UnionInput,
-    /// A table of all rows on every device, which pipelines behind it probe by its number; once, though it may stand in
-    /// several plans.
+    /// A shared table of all rows on every device, which later pipelines probe by its number. It is built once, even if
+    /// it occurs in several plans.
     ShareBuild {
         number: usize,
         join: Join,
         /// Whether runtime filters are made of the rows.
         has_filters: bool,
     },
-    /// All rows, written down.
+    /// All rows, materialized.
     Write,
     /// Rows that several pipelines read.
     Keep,
     /// The same, marked by the optimizer; one of the pipelines may belong to another plan.
     Share(Share),
-    /// Groups of several sets of keys, one behind the other.
+    /// Groups of several sets of keys, appended.
     GroupingSets { group_by: Vec<Expr>, sets: Vec<GroupingSet>, id_type: DataType, calls: Vec<AggregateCall> },
-    /// Results of window functions, on each device in their order.
+    /// Results of window functions, in the window's order on each device.
     Window { partition_by: Vec<Expr>, order_by: Vec<SortKey>, calls: Vec<WindowCall>, schema: SchemaRef },
-    /// A range of rows in the order in which they lie.
+    /// A range of rows in their present order.
     Slice(OutputRange),
-    /// Groups: the keys, then what accumulators hold.
+    /// Groups: the keys, then the accumulators.
     Aggregate { group_by: Vec<Expr>, calls: Vec<AggregateCall> },
 }
 
-/// What one execution brings to a plan.
+/// The values that one execution binds to a plan.
 #[derive(Debug)]
 pub(crate) struct Bindings<'p> {
     /// Literals, and constants that are known when the plan runs.
@@ -218,7 +220,7 @@ impl Pipeline {
 }
 
 impl PhysicalPlan {
-    /// How the rows of the result lie.
+    /// Partitioning and order of the result's rows.
     pub(crate) fn output(&self) -> Edge {
         self.pipelines.last().map_or(Edge::ANY, |pipeline| pipeline.output)
     }

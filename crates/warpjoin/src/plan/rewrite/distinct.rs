@@ -1,7 +1,7 @@
 //! DISTINCT aggregates of one argument: a group-by of a group-by.
 //!
-//! A group-by of the keys and the argument has each distinct argument once, with what the other aggregates make of its
-//! rows; a group-by of that by the keys aggregates the arguments and brings the rest together.
+//! A group-by of the keys and the argument has each distinct argument once, with partial results of the other
+//! aggregates; a group-by of that by the keys aggregates the arguments and merges the partial results.
 
 use crate::expr::Expr;
 use crate::plan::build::{aggregate, column_of, or_zero, result_of};
@@ -19,8 +19,8 @@ pub(super) fn distinct_arguments<'a>(calls: impl Iterator<Item = &'a AggregateCa
     arguments
 }
 
-/// Two group-bys: keys, then columns of which the expressions make each call's result. DISTINCT calls are those of
-/// `argument`.
+/// Two group-bys. They output the keys, then columns from which the returned expressions compute each call's result.
+/// All DISTINCT calls have the argument `argument`.
 pub(super) fn of_one_argument(
     input: &Plan,
     keys: &[Expr],

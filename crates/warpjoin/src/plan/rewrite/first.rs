@@ -1,8 +1,8 @@
 //! First and last values: the number of each group's first row in an order, then the values of that row.
 //!
-//! The keys of an order, and the number of the row behind them, are packed into words of 64 bits. How many words there are
-//! follows from the bounds of the keys. A group-by finds each group's least word; where there are several, the rows that have
-//! it are looked at again for the next word.
+//! The keys of an order, followed by the row's number, are packed into words of 64 bits. The number of words follows
+//! from the bounds of the keys. A group-by finds each group's least word; if there are several words, the rows that
+//! have it are read again for the next word.
 
 use arrow::datatypes::DataType;
 

@@ -1,4 +1,4 @@
-//! Joins that are made of others: FULL of an outer and an anti join, NOT IN of an anti join and tests of nulls.
+//! Joins rewritten as others: FULL as an outer and an anti join, NOT IN as an anti join and tests of nulls.
 
 use arrow::datatypes::DataType;
 
@@ -27,8 +27,8 @@ fn rewritten(plan: Plan, kind: JoinKind, with: fn(JoinPlan) -> PlanKind) -> Plan
     })
 }
 
-/// Pairs and unmatched probe rows, then unmatched build rows, which a join the other way round finds. Both joins read the same
-/// rows.
+/// Pairs and unmatched probe rows, then unmatched build rows, from an anti join with swapped sides. Both joins read the
+/// same shared rows.
 fn full(join: JoinPlan) -> PlanKind {
     let JoinPlan { build, probe, on, kind: _, null_equals_null, residual, output } = join;
     let fields: Vec<_> = build.schema.fields().iter().chain(probe.schema.fields()).cloned().collect();
@@ -61,8 +61,8 @@ fn full(join: JoinPlan) -> PlanKind {
     PlanKind::Union { inputs: vec![outer, unmatched] }
 }
 
-/// Probe rows without a match. None is left if a build key is null; one whose own key is null is left if there is no build
-/// row.
+/// Probe rows without a match. No row is kept if any build key is null; a row with a null key is kept only if there are
+/// no build rows.
 fn not_in(mut join: JoinPlan) -> PlanKind {
     join.kind = JoinKind::ProbeAnti;
     // Checked: there is one key.

@@ -1,4 +1,4 @@
-//! Nodes that are made of others: aggregates that take several group-bys, FULL joins and NOT IN.
+//! Rewrites nodes as others: aggregates that take several group-bys, FULL joins and NOT IN.
 //!
 //! Must not know how a node runs.
 

@@ -1,7 +1,7 @@
 //! Second moments of doubles: each group's means first, then sums of the distances from them.
 //!
-//! A sum of squares would lose what a variance is made of. Distances from a number near the mean are small, and what that
-//! number was off by is taken out of the sums (Chan, Golub, LeVeque: Algorithms for computing the sample variance, 1983).
+//! A plain sum of squares would cancel catastrophically. Distances from a number near the mean are small, and the sums
+//! are corrected for its error (Chan, Golub, LeVeque: Algorithms for computing the sample variance, 1983).
 
 use arrow::datatypes::DataType;
 

@@ -1,5 +1,5 @@
-//! Medians and percentiles: rows in the order of keys and argument, numbered; each group's values are those of the rows
-//! so far behind its first one.
+//! Medians and percentiles: rows are sorted by keys and argument and numbered; each group's result is read at a
+//! computed distance from its first row.
 
 use arrow::datatypes::DataType;
 
@@ -11,7 +11,7 @@ use crate::plan::build::{
 };
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, SortKey};
 
-/// Parts of a distance between two values that DataFusion tells apart.
+/// Steps of DataFusion's interpolation between two values.
 const WEIGHTS: f64 = 1e6;
 
 /// A part for each different argument of the calls `own`.
@@ -153,7 +153,7 @@ fn between(function: AggregateFunction, lower: &Expr, upper: &Expr, weight: &Exp
     }
 }
 
-/// A group key. Both zeros are one group, but stand apart in an order: a sum with 0 is never the negative one.
+/// A group key with one zero: -0.0 and 0.0 are one group but differ in an order, and adding 0 never gives -0.0.
 fn with_one_zero(key: &Expr) -> Expr {
     match key.data_type.is_floating() {
         true => arithmetic(ArithmeticOp::Add, key.clone(), Expr::literal(Scalar::Float(0.0), key.data_type.clone())),

@@ -1,4 +1,4 @@
-//! Grouping sets each of which reads the input, where partial results can't be brought together.
+//! Grouping sets whose partial results can't be merged: each set reads the input.
 
 use arrow::datatypes::DataType;
 
@@ -7,7 +7,7 @@ use crate::expr::{Expr, ExprKind, Scalar};
 use crate::plan::build::{project, union};
 use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, Plan};
 
-/// A group-by for each different set of keys, which `of_keys` makes, and the rows of all sets one behind the other.
+/// A group-by for each distinct set of keys, made by `of_keys`, and the rows of all sets, appended.
 pub(super) fn union_of(
     input: Plan,
     keys: &[Expr],
@@ -33,7 +33,7 @@ pub(super) fn union_of(
     Ok(union(sets.iter().map(of_set).collect()))
 }
 
-/// The different sets of keys, those with the most first: others can be made of them.
+/// The distinct sets of keys, largest first: smaller ones can be aggregated from them.
 pub(crate) fn unique_keys(sets: &[GroupingSet]) -> Vec<&[usize]> {
     let mut unique: Vec<&[usize]> = vec![];
     for set in sets {

@@ -1,6 +1,6 @@
-//! Group-bys that are made of several: of different DISTINCT arguments, of moments of doubles, of first and last values.
+//! Splits a group-by into several parts: for different DISTINCT arguments, moments of doubles, first and last values.
 //!
-//! Each part puts out the keys first, and has a row a group; the parts are joined by the keys.
+//! Each part outputs the keys first, and has one row for each group; the parts are joined by the keys.
 
 use super::distinct::{distinct_arguments, of_one_argument};
 use super::first::ordered_parts;
@@ -16,18 +16,18 @@ use crate::{Error, Result};
 pub(super) struct Part {
     /// Keys, then other columns.
     pub plan: Plan,
-    /// Of which calls, by position, and what makes their results of the plan's columns.
+    /// Positions of the calls that it computes, with their results as expressions over the plan's columns.
     pub results: Vec<(usize, Expr)>,
     /// Whether it has a row for every group.
     pub is_complete: bool,
 }
 
-/// Positions of calls by the way that they go.
+/// Positions of calls by the way in which they are computed.
 #[derive(Default)]
 struct Ways {
     plain: Vec<usize>,
     distinct: Vec<usize>,
-    /// Their sums can't be brought together as DISTINCT does: apart where there is one.
+    /// Their sums can't be merged as DISTINCT requires: a separate part if there is a DISTINCT.
     moments: Vec<usize>,
     doubles: Vec<usize>,
     ordered: Vec<usize>,

@@ -1,9 +1,10 @@
-//! Minima and maxima of decimals that span more than 64 bits, which no accumulator holds: the first value in their order.
+//! Minima and maxima of decimals that span more than 64 bits, which do not fit an accumulator: computed as first
+//! values.
 
 use crate::plan::build::{is_null, not};
 use crate::plan::{AggregateCall, AggregateFunction, InputTables, Plan, SortKey};
 
-/// Whether bounds of the argument tell how a call is made.
+/// Whether the bounds of the argument decide how a call is computed.
 pub(super) fn may_be_wide(call: &AggregateCall) -> bool {
     matches!(call.function, AggregateFunction::Min | AggregateFunction::Max)
         && call.argument.as_ref().is_some_and(|argument| argument.data_type.is_decimal())
@@ -22,7 +23,7 @@ pub(super) fn as_first_values(input: &Plan, calls: Vec<AggregateCall>, inputs: I
     calls.into_iter().map(|call| if is_wide(&call) { as_first(call) } else { call }).collect()
 }
 
-/// The first value that is not null, in the order that begins with what is asked for.
+/// The first value that is not null: ascending for a minimum, descending for a maximum.
 fn as_first(call: AggregateCall) -> AggregateCall {
     let Some(argument) = call.argument else { return call };
     let descending = call.function == AggregateFunction::Max;
