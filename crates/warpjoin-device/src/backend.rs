@@ -71,8 +71,8 @@ pub(crate) trait StreamBackend: Send + Sync {
     fn release_kept(&self) {}
     /// Copies host bytes to the device. The host bytes may be reused on return.
     fn write(&self, address: u64, bytes: &[u8]) -> Result<()>;
-    /// As [`Self::write`] of several parts. Each begins some bytes behind `address`, in ascending order; bytes between two
-    /// parts are 0 or as before.
+    /// As [`Self::write`], for several parts in ascending order. Each part gives its distance from `address`. Bytes
+    /// between two parts become 0 or stay unchanged.
     fn write_all(&self, address: u64, parts: &[(usize, &[u8])]) -> Result<()> {
         let mut parts = parts.iter().filter(|(_, bytes)| !bytes.is_empty());
         parts.try_for_each(|(start, bytes)| self.write(address + *start as u64, bytes))

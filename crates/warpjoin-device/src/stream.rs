@@ -30,7 +30,7 @@ pub struct Stream {
     backend: Arc<dyn StreamBackend>,
     /// Maximum bytes in use on the device after an allocation by this stream.
     budget_bytes: u64,
-    /// The same of buffers in the host's memory.
+    /// The same for buffers in host memory.
     host_budget_bytes: u64,
     /// Decides when launches begin; `None`: at once.
     pacer: Option<Arc<dyn Pacer>>,
@@ -47,13 +47,15 @@ impl Stream {
         Self { pacer: Some(pacer), ..self }
     }
 
-    /// The same queue, with a budget for its allocations. All bytes in use on the device count, whoever allocated them.
+    /// The same queue, with a budget for its allocations. It limits all bytes in use on the device, not only this
+    /// stream's.
     #[must_use]
     pub fn within(self, budget_bytes: u64) -> Self {
         Self { budget_bytes, ..self }
     }
 
-    /// The same queue, with a budget for its buffers in the host's memory. All such buffers count, whoever allocated them.
+    /// The same queue, with a budget for its buffers in host memory. It limits all such buffers, not only this
+    /// stream's.
     #[must_use]
     pub fn within_host(self, host_budget_bytes: u64) -> Self {
         Self { host_budget_bytes, ..self }
@@ -64,7 +66,7 @@ impl Stream {
         self.budget_bytes.min(self.device.memory().limit_bytes())
     }
 
-    /// What the budget still allows.
+    /// Bytes that the budget still allows.
     pub fn free_bytes(&self) -> u64 {
         self.device.memory().free_within(self.budget_bytes())
     }
@@ -82,7 +84,7 @@ impl Stream {
         true
     }
 
-    /// Lets a cache free what `bytes` more lack. Returns whether one did.
+    /// Lets a cache free the memory that is missing for `bytes` more. Returns whether one did.
     fn ask_caches(&self, bytes: u64) -> bool {
         let lacking = bytes.saturating_sub(self.free_bytes());
         // Where the budget allows them, the device itself has too little.
@@ -106,8 +108,8 @@ impl Stream {
         self.alloc_by(bytes, |backend| backend.alloc(bytes))
     }
 
-    /// Allocates `bytes` of undefined content in the host's memory, where kernels and copies of all devices reach them over the
-    /// bus; 0 is allowed.
+    /// Allocates `bytes` of undefined content in host memory, where kernels and copies of all devices access them over
+    /// the bus; 0 is allowed.
     ///
     /// # Errors
     /// [`DeviceError::OutOfHostMemory`] when the budget or the host does not allow it.
@@ -139,13 +141,13 @@ impl Stream {
         }
     }
 
-    /// What the budget of buffers in the host's memory still allows.
+    /// Bytes that the budget of buffers in host memory still allows.
     pub fn free_host_bytes(&self) -> u64 {
         let memory = self.device.host_memory();
         memory.free_within(self.host_budget_bytes.min(memory.limit_bytes()))
     }
 
-    /// Allocates by `allocate`, as long as caches free memory when there is none.
+    /// Calls `allocate`, and retries as long as caches free memory.
     fn alloc_by(
         &self,
         bytes: u64,
@@ -191,7 +193,7 @@ impl Stream {
         }
     }
 
-    /// Looks whether the budget would allow `bytes` if nothing else were there.
+    /// Checks that the budget would allow `bytes` if nothing else were allocated.
     ///
     /// # Errors
     /// [`DeviceError::OutOfDeviceMemory`] when it would not.
@@ -255,11 +257,11 @@ impl Stream {
         }
     }
 
-    /// As [`Self::write`] of several parts, in one pass: each begins some bytes behind `offset`. Bytes of `buffer` between
-    /// two parts are 0 afterwards, or as before.
+    /// As [`Self::write`], for several parts in one pass. Each part gives its distance from `offset`. Bytes of `buffer`
+    /// between two parts become 0 or stay unchanged.
     ///
     /// # Errors
-    /// When the parts overlap or do not ascend, or as [`Self::write`].
+    /// When the parts overlap or are not in ascending order, and as [`Self::write`].
     pub fn write_all(&self, buffer: &Buffer, offset: u64, parts: &[(usize, &[u8])]) -> Result<()> {
         let mut end = 0;
         for (start, bytes) in parts {
@@ -339,8 +341,8 @@ impl Stream {
         }
     }
 
-    /// Enqueues a copy from `(source, offset)` to `(target, offset)`. Each may be on this device, on an opened peer or in the
-    /// host's memory.
+    /// Enqueues a copy from `(source, offset)` to `(target, offset)`. Each may be on this device, on an opened peer or
+    /// in host memory.
     ///
     /// # Errors
     /// When a range exceeds its buffer, or a device cannot be reached.

@@ -1,6 +1,6 @@
-//! A trace of the host: how long its threads take for calls to devices and for the steps of queries.
+//! A trace of the host: times of calls to devices and of steps of queries, by thread.
 //!
-//! Off until [`begin_trace`]. A span then costs some 100 ns, else a load.
+//! Off until [`begin_trace`]. While it is on, a span costs about 100 ns; while it is off, one load.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ thread_local! {
     static THREAD: u64 = THREADS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What a thread did for a while.
+/// A timed span of a thread's work.
 #[derive(Debug, Clone)]
 pub struct TracedSpan {
     name: String,
@@ -61,7 +61,7 @@ pub fn span<N: Into<String>>(name: impl FnOnce() -> N) -> Option<Span> {
     IS_ON.load(Ordering::Relaxed).then(|| Span { name: name().into(), begun: Instant::now() })
 }
 
-/// What a thread does until this is dropped.
+/// A span in progress, which ends when it is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Span {

@@ -10,10 +10,10 @@ use warpjoin::parquet::ChunkBytes;
 #[derive(Debug)]
 pub(crate) struct Arriving {
     chunks: Vec<OnceLock<Bytes>>,
-    /// Nothing more will arrive.
+    /// Whether no more bytes will arrive.
     is_over: Mutex<bool>,
     arrived: Condvar,
-    /// Nobody wants more: the column is decoded or declined, or its query is dropped.
+    /// Whether no more bytes are needed: the column is decoded or declined, or its query is dropped.
     is_stopped: AtomicBool,
 }
 
@@ -23,7 +23,7 @@ impl Arriving {
         Self { chunks, is_over: Mutex::new(false), arrived: Condvar::new(), is_stopped: AtomicBool::new(false) }
     }
 
-    /// Puts the bytes of neighbouring row groups.
+    /// Adds the bytes of neighboring row groups.
     pub(super) fn put(&self, first: usize, bytes: Vec<Bytes>) {
         for (cell, bytes) in self.chunks[first..].iter().zip(bytes) {
             // Each comes once.
@@ -34,7 +34,7 @@ impl Arriving {
         self.arrived.notify_all();
     }
 
-    /// Says that nothing more will arrive.
+    /// Ends the input: no more bytes will arrive.
     pub(crate) fn end(&self) {
         *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.arrived.notify_all();
@@ -91,7 +91,7 @@ impl ChunkBytes for ArrivingChunk<'_> {
     }
 }
 
-/// Stops what arrives when it is dropped: with its query, so that nobody decodes in vain.
+/// Stops the decoding when it is dropped, together with its query.
 pub(crate) struct StopOnDrop<'a>(pub(crate) &'a Arriving);
 
 impl Drop for StopOnDrop<'_> {

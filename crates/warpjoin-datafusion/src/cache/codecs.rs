@@ -1,4 +1,4 @@
-//! What the host decompresses of Parquet pages that devices decode.
+//! Decompression on the host of Parquet pages that devices decode.
 
 use std::io::Read;
 

@@ -1,4 +1,4 @@
-//! The columns of Parquet files that are on the devices of one session, or beside them in the host's memory.
+//! The cached columns of Parquet files, on the devices of one session or in host memory.
 //!
 //! Owns which columns stay, and where. Must not know how they are read.
 
@@ -16,17 +16,17 @@ use super::entry::{CachedColumnInfo, Entry, ReadColumn, bytes_in};
 use super::source::{ParquetScan, ScanKey};
 use crate::config::CacheLimits;
 
-/// Most entries of parts of files. Each filter may have its own.
+/// Maximum entries for parts of files. Each filter may have its own.
 const PARTS_MAX: usize = 64;
-/// Columns come back from the host only where a quarter of a device's budget stays free.
+/// Columns come back from the host only if a quarter of a device's budget stays free.
 const RESERVED_DIVISOR: u64 = 4;
-/// How long columns stay in the host's memory that made room for an allocation: moving them costs as much as reading them there
-/// once or twice.
+/// Minimum time that columns evicted for an allocation stay in host memory: moving them costs as much as reading them
+/// there once or twice.
 const STAYS: Duration = Duration::from_secs(10);
 
-/// Whoever holds tables of cached columns while no query uses them.
+/// A holder of tables of cached columns that no query uses.
 pub(crate) trait TableHolder: Send + Sync {
-    /// Drops what has one of these tables.
+    /// Drops everything that holds one of these tables.
     fn let_go(&self, tables: &[Weak<Table>]);
 }
 
@@ -36,16 +36,17 @@ pub(crate) struct ColumnCache {
     entries: Mutex<Vec<Arc<Entry>>>,
     /// Counts uses.
     clock: AtomicU64,
-    /// What columns may take of the host's memory when they leave the devices, and what all of it may take.
+    /// Limit of host memory for evicted columns; the field after it limits all use of host memory.
     host_limit_bytes: AtomicU64,
     host_budget_bytes: AtomicU64,
-    /// When columns made room for an allocation.
+    /// When columns were last evicted for an allocation.
     made_room: Mutex<Option<Instant>>,
     holder: Option<Weak<dyn TableHolder>>,
 }
 
 impl ColumnCache {
-    /// A cache on the devices of a session, which ask it for memory before an allocation fails. `holder` may hold its tables.
+    /// A cache on the devices of a session, which ask it to free memory before an allocation fails. `holder` may hold
+    /// its tables.
     pub(crate) fn on(session: &Session, holder: Weak<dyn TableHolder>) -> Arc<Self> {
         let cache = Arc::new(Self { holder: Some(holder), ..Self::default() });
         for device in session.devices() {
@@ -55,8 +56,8 @@ impl ColumnCache {
         cache
     }
 
-    /// The table of a scan's columns, with its schema; `None` unless all of them are cached, and the files are as they were
-    /// listed.
+    /// The table of a scan's columns, with its schema; `None` unless all of them are cached, and the files have not
+    /// changed since they were listed.
     pub(crate) fn table(&self, scan: &ParquetScan, schema: &SchemaRef) -> Option<Arc<Table>> {
         let entry = self.find(&scan.key)?;
         if !scan.is_current() {
@@ -66,12 +67,12 @@ impl ColumnCache {
         entry.table(&scan.columns, schema, &[], self.now())
     }
 
-    /// The same for a plan that is made now, which leaves columns that shall come back to the devices to the run.
+    /// As [`Self::table`], for planning: `None` if columns should come back to the devices first, when the plan runs.
     pub(crate) fn resident(&self, scan: &ParquetScan, schema: &SchemaRef, limits: CacheLimits) -> Option<Arc<Table>> {
         if self.has_room_for(scan, limits) { None } else { self.table(scan, schema) }
     }
 
-    /// Whether to read the missing columns of a scan: they are expected to fit the limits, and did not fail to fit before.
+    /// Whether to read the missing columns of a scan: they are expected to fit the limits, and were not refused lately.
     pub(crate) fn accepts(&self, scan: &ParquetScan, limits: CacheLimits) -> bool {
         let entry = self.find(&scan.key);
         let missing = entry.as_ref().map_or_else(|| scan.columns.clone(), |entry| entry.missing(&scan.columns));
@@ -79,7 +80,7 @@ impl ColumnCache {
         scan.estimated_bytes(&missing) / 2 <= limits.bytes() && !entry.is_some_and(|entry| entry.is_refused(&missing))
     }
 
-    /// The table of a scan's columns, of which `read` has those that are not cached.
+    /// The table of a scan's columns; `read` has the columns that are not cached.
     pub(crate) fn table_with(
         &self,
         entry: &Entry,
@@ -124,8 +125,8 @@ impl ColumnCache {
         entry
     }
 
-    /// Adds columns that were read. Afterwards, the columns used longest ago leave the devices until the others keep the limit,
-    /// as far as no query uses them; they go to the host's memory, and leave that likewise.
+    /// Adds columns that were read. Then evicts the least recently used columns from the devices to host memory until
+    /// the limit is met, except those that queries use. Columns in host memory are evicted in the same way.
     pub(crate) fn add(&self, entry: &Entry, columns: Vec<ReadColumn>, limits: CacheLimits) {
         self.host_limit_bytes.store(limits.host_bytes, Ordering::Relaxed);
         self.host_budget_bytes.store(limits.host_budget_bytes, Ordering::Relaxed);
@@ -142,13 +143,14 @@ impl ColumnCache {
         }
     }
 
-    /// Whether columns of a scan lie in the host's memory that the devices have room for.
+    /// Whether columns of a scan lie in host memory although the devices have room for them.
     pub(crate) fn has_room_for(&self, scan: &ParquetScan, limits: CacheLimits) -> bool {
         let Some(entry) = self.find(&scan.key) else { return false };
         entry.on_host(&scan.columns).iter().any(|read| self.has_room(&read.table, limits))
     }
 
-    /// Brings columns of a scan back to the devices, as far as these have room. A query that reads them costs the bus as much.
+    /// Brings columns of a scan back to the devices, as far as these have room. A query that reads them from the host
+    /// transfers as many bytes.
     ///
     /// # Errors
     /// When a device fails.
@@ -165,7 +167,7 @@ impl ColumnCache {
         Ok(())
     }
 
-    /// Whether the devices of a table have room for what of it lies in the host's memory, and for what queries need.
+    /// Whether the devices have room for the host-resident columns of a table, besides the room that queries need.
     fn has_room(&self, table: &Table, limits: CacheLimits) -> bool {
         if sync::locked(&self.made_room).is_some_and(|made| made.elapsed() < STAYS) {
             return false;
@@ -180,9 +182,9 @@ impl ColumnCache {
             && devices.iter().all(|device| has_room(device.memory()))
     }
 
-    /// Makes the columns used longest ago leave the devices or the host's memory, until `bytes` of it are freed or will be. With
-    /// `keeps_some`, columns of the devices go to the host's memory as long as that has room, even if a query uses them. Other
-    /// columns are forgotten, unless a query uses them. Returns whether any memory is free by now.
+    /// Evicts the least recently used columns from the devices or from host memory, until `bytes` are freed or will be.
+    /// With `keeps_some`, columns on devices move to host memory while it has room, even if a query uses them. Other
+    /// columns are dropped, unless a query uses them. Returns whether any memory has been freed already.
     fn leave(&self, place: MemoryPlace, bytes: u64, keeps_some: bool) -> bool {
         let entries = self.locked().clone();
         let mut uses: Vec<(u64, usize, &Arc<Entry>)> = entries
@@ -210,7 +212,7 @@ impl ColumnCache {
         left.freed > 0
     }
 
-    /// Takes a column out of an entry, unless a query uses it.
+    /// Removes a column from an entry, unless a query uses it.
     fn take(&self, entry: &Entry, column: usize) -> Option<(ReadColumn, Vec<Arc<Table>>)> {
         entry.take(column).or_else(|| {
             self.let_go(&entry.tables_with(Some(column)));
@@ -218,14 +220,14 @@ impl ColumnCache {
         })
     }
 
-    /// Has whoever holds these tables between queries drop them.
+    /// Asks the holder to drop these tables.
     fn let_go(&self, tables: &[Weak<Table>]) {
         if let Some(holder) = self.holder.as_ref().and_then(Weak::upgrade) {
             holder.let_go(tables);
         }
     }
 
-    /// Moves a column to the host's memory; `None` if that has no room.
+    /// Moves a column to host memory; `None` if there is no room.
     fn move_to_host(&self, table: &Table) -> Option<MovedBytes> {
         let limit_bytes = self.host_limit_bytes.load(Ordering::Relaxed);
         if self.bytes(MemoryPlace::Host).saturating_add(table.resident_bytes()) > limit_bytes {
@@ -243,7 +245,7 @@ impl ColumnCache {
         entries.iter().flat_map(|entry| entry.columns()).collect()
     }
 
-    /// Forgets the columns of these files, and returns them. Queries that use them keep their memory until they end.
+    /// Drops the columns of these files, and returns them. Queries that use them keep their memory until they end.
     pub(crate) fn forget(&self, key: &ScanKey) -> Vec<CachedColumnInfo> {
         self.remove_if(|known| known.key.is_part_of(key));
         let Some(entry) = self.find(key) else { return vec![] };
@@ -251,7 +253,7 @@ impl ColumnCache {
         entry.columns()
     }
 
-    /// Bytes of all columns: on all devices together, or in the host's memory.
+    /// Bytes of all columns: on all devices together, or in host memory.
     pub(crate) fn bytes(&self, place: MemoryPlace) -> u64 {
         let entries = self.locked().clone();
         let of = |[on_devices, on_host]: [u64; 2]| if place == MemoryPlace::Device { on_devices } else { on_host };
@@ -265,7 +267,7 @@ impl ColumnCache {
         self.locked().iter().for_each(|entry| entry.forget_refused());
     }
 
-    /// Forgets files; queries that use their columns keep them.
+    /// Drops the entry of some files; queries that use their columns keep them.
     pub(crate) fn remove(&self, entry: &Arc<Entry>) {
         self.remove_if(|known| Arc::ptr_eq(known, entry));
     }

@@ -1,6 +1,6 @@
 //! The cached columns of some files.
 //!
-//! Must not know which columns leave, and why.
+//! Must not know which columns are evicted, and why.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -15,33 +15,33 @@ use warpjoin_device::sync::{self, Mutex, MutexGuard};
 use super::row_groups::Pruned;
 use super::source::ScanKey;
 
-/// Tables that are kept of the columns of one entry, so that queries which read the same columns get the same table.
+/// Maximum tables kept for one entry, so that queries which read the same columns get the same table.
 const TABLES_MAX: usize = 1024;
 
-/// Time until columns that did not fit are read again: other tables may have left the devices.
+/// Time until columns that did not fit are tried again: other tables may have left the devices.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
 /// The cached columns of some files.
 pub(crate) struct Entry {
     pub(super) key: ScanKey,
-    /// Held by whoever reads columns, so that each is read once.
+    /// Held while columns are read, so that each is read once.
     pub(crate) reading: tokio::sync::Mutex<()>,
     columns: Mutex<Columns>,
-    /// Bytes that were read of row groups of the files, instead of all.
+    /// Bytes read so far for row groups of the files, when not all of them were read.
     read_of_parts: AtomicU64,
-    /// The session of the devices that its columns lie on: all columns of a table lie on the same ones.
+    /// The session whose devices hold the columns: all columns of a table lie on the same devices.
     home: Mutex<Option<Weak<Session>>>,
-    /// What filters leave, so that footers need not be looked at for each query.
+    /// Row groups that filters leave, so that footers need not be read for each query.
     pruned: Mutex<Vec<(PrunedFor, Option<Pruned>)>>,
 }
 
-/// What decides what is pruned of some files.
+/// The inputs that determine the pruned row groups of some files.
 #[derive(Debug)]
 pub(crate) struct PrunedFor {
     pub(crate) filter: Arc<dyn PhysicalExpr>,
-    /// Of the scan.
+    /// The columns of the scan.
     pub(crate) columns: Vec<usize>,
-    /// Of these, those that are not cached in whole.
+    /// Columns among these that are not cached in whole.
     pub(crate) missing: Vec<usize>,
 }
 
@@ -52,7 +52,7 @@ impl PrunedFor {
     }
 }
 
-/// Filters whose row groups are remembered.
+/// Maximum filters whose row groups are remembered.
 const FILTERS_MAX: usize = 64;
 
 #[derive(Default)]
@@ -72,7 +72,7 @@ pub(crate) struct ReadColumn {
     pub(crate) decoded_on: DecodedOn,
 }
 
-/// What decoded the pages of a column.
+/// Where the pages of a column were decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DecodedOn {
     Device,
@@ -84,7 +84,7 @@ struct CachedColumn {
     last_use: u64,
 }
 
-/// What is known of a cached column.
+/// Information about a cached column.
 pub(crate) struct CachedColumnInfo {
     /// The file, or the folder of several.
     pub(crate) location: String,
@@ -92,9 +92,9 @@ pub(crate) struct CachedColumnInfo {
     pub(crate) name: String,
     pub(crate) data_type: DataType,
     pub(crate) rows: u64,
-    /// On all devices together.
+    /// Bytes on all devices together.
     pub(crate) bytes: u64,
-    /// In the host's memory.
+    /// Bytes in host memory.
     pub(crate) host_bytes: u64,
     /// A number that is larger for later uses.
     pub(crate) last_use: u64,
@@ -113,7 +113,7 @@ impl Entry {
         }
     }
 
-    /// The session that columns are read to, as `choose` says where none are cached.
+    /// The session that columns are read to; `choose` decides if none are cached.
     pub(crate) fn home<E>(&self, choose: impl FnOnce() -> Result<Arc<Session>, E>) -> Result<Arc<Session>, E> {
         let mut home = sync::locked(&self.home);
         if !self.is_empty()
@@ -136,12 +136,12 @@ impl Entry {
         }
     }
 
-    /// A column, if it is there.
+    /// A column, if it is cached.
     pub(super) fn read(&self, column: usize) -> Option<ReadColumn> {
         self.locked().cached.iter().map(|it| &it.read).find(|read| read.column == column).cloned()
     }
 
-    /// Columns among these that lie in the host's memory.
+    /// Columns among these that lie in host memory.
     pub(super) fn on_host(&self, columns: &[usize]) -> Vec<ReadColumn> {
         let is_on_host = |read: &&ReadColumn| columns.contains(&read.column) && read.table.host_bytes() > 0;
         self.locked().cached.iter().map(|it| &it.read).filter(is_on_host).cloned().collect()
@@ -154,12 +154,12 @@ impl Entry {
         [tables().map(|table| table.resident_bytes()).sum(), tables().map(|table| table.host_bytes()).sum()]
     }
 
-    /// Whether no columns are there.
+    /// Whether no columns are cached.
     pub(super) fn is_empty(&self) -> bool {
         self.locked().cached.is_empty()
     }
 
-    /// Reads columns again that did not fit.
+    /// Allows columns that did not fit to be tried again.
     pub(super) fn forget_refused(&self) {
         self.locked().refused.clear();
     }
@@ -192,8 +192,8 @@ impl Entry {
         known.drain(..excess);
     }
 
-    /// Whether to read `bytes` of some row groups rather than all `whole_bytes`. Until parts together have cost as much, nobody knows
-    /// whether the whole is worth it; so a user never pays more than twice.
+    /// Whether to read `bytes` of some row groups instead of all `whole_bytes`. Parts are read until they together have
+    /// cost as much as the whole, so that the total cost is at most twice the whole.
     pub(crate) fn prefers_part(&self, bytes: u64, whole_bytes: u64) -> bool {
         let read = self.read_of_parts.load(Ordering::Relaxed);
         let is_preferred = bytes <= whole_bytes / 2 && read.saturating_add(bytes) <= whole_bytes;
@@ -203,12 +203,12 @@ impl Entry {
         is_preferred
     }
 
-    /// Remembers for a while that these columns do not fit, so that queries do not read them in vain.
+    /// Remembers for a while that these columns do not fit, so that queries do not try them again.
     pub(crate) fn refuse(&self, columns: Vec<usize>) {
         self.locked().refused.push((columns, Instant::now()));
     }
 
-    /// Whether columns among these did not fit a while ago.
+    /// Whether columns among these were refused lately, because they did not fit.
     pub(super) fn is_refused(&self, columns: &[usize]) -> bool {
         let mut locked = self.locked();
         locked.refused.retain(|(_, at)| at.elapsed() < REFUSED_FOR);
@@ -283,7 +283,7 @@ impl Entry {
         locked.tables.iter().filter(|(of, _)| has_it(of)).map(|(_, table)| Arc::downgrade(table)).collect()
     }
 
-    /// Takes a column out, with the tables that have it, unless a query or a plan uses one of them.
+    /// Removes a column, with the tables that have it, unless a query or a plan uses one of them.
     pub(super) fn take(&self, column: usize) -> Option<(ReadColumn, Vec<Arc<Table>>)> {
         let mut locked = self.locked();
         let has_it = |(of, _): &(Vec<usize>, Arc<Table>)| of.contains(&column);
@@ -302,7 +302,7 @@ impl Entry {
     }
 }
 
-/// Bytes of a table there, for all devices together.
+/// Bytes of a table in this place, for all devices together.
 pub(super) fn bytes_in(table: &Table, place: MemoryPlace) -> u64 {
     match place {
         MemoryPlace::Device => table.resident_bytes(),

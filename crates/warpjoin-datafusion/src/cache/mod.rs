@@ -1,12 +1,12 @@
 //! The column cache: columns of Parquet files stay on the devices, so that later queries find them there.
 //!
-//! A scan of Parquet files that a device part reads becomes a table: of cached columns if all are there when the plan is
-//! made, else by a [`CachedScanExec`], whose missing columns are read when the plan runs: in whole, or of the row groups that have rows
-//! for the scan's filter. Files are
-//! known by path, size, time of modification and tag. Columns leave when the limit `warpjoin.cache` is exceeded or an
-//! allocation needs their memory, those used longest ago first.
+//! A scan of Parquet files that a device part reads becomes a table: of cached columns if all are cached at planning,
+//! else by a [`CachedScanExec`], whose missing columns are read when the plan runs: in whole, or only the row groups
+//! that may have rows for the scan's filter. Files are identified by path, size, time of modification and tag. The
+//! least recently used columns are evicted when the limit `warpjoin.cache` is exceeded or an allocation needs their
+//! memory.
 //!
-//! Owns which columns are there, and how files are read. Must not know the matcher or how parts run.
+//! Owns which columns are cached, and how files are read. Must not know the matcher or how parts run.
 
 mod arriving;
 mod codecs;

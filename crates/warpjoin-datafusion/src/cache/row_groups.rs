@@ -1,4 +1,4 @@
-//! Which row groups of Parquet files have rows for the filter of a scan, by the statistics in the files.
+//! Selects the row groups of Parquet files that may have rows for a scan's filter, by the statistics in the files.
 //!
 //! Must not know what is cached.
 
@@ -19,20 +19,20 @@ use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicate
 use super::source::ParquetScan;
 use super::stored::{Footer, Footers, are_alike};
 
-/// Some of the row groups of files.
+/// A selection of row groups of files.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RowGroups {
-    /// Of each file, in the order of the scan.
+    /// The selection in each file, in the order of the scan.
     files: Vec<FileGroups>,
-    /// The rows of those that were chosen.
+    /// Number of rows of the chosen row groups.
     pub(crate) rows: u64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct FileGroups {
-    /// How many the file has.
+    /// Number of row groups in the file.
     all: usize,
-    /// Positions of those that were chosen, ascending.
+    /// Positions of the chosen row groups, ascending.
     chosen: Vec<usize>,
 }
 
@@ -48,7 +48,7 @@ impl RowGroups {
         self.files.get(file).is_some_and(|file| file.has(group))
     }
 
-    /// What DataFusion shall read of a file; `None`: nothing.
+    /// The row groups of a file for DataFusion to read; `None`: none.
     pub(super) fn access(&self, file: usize) -> Option<ParquetAccessPlan> {
         let file = self.files.get(file).filter(|file| !file.chosen.is_empty())?;
         let mut access = ParquetAccessPlan::new_none(file.all);
@@ -56,7 +56,7 @@ impl RowGroups {
         Some(access)
     }
 
-    /// How many were chosen, and how many there are.
+    /// Number of chosen row groups, and of all.
     pub(crate) fn count(&self) -> (usize, usize) {
         (self.files.iter().map(|file| file.chosen.len()).sum(), self.files.iter().map(|file| file.all).sum())
     }
@@ -66,15 +66,15 @@ impl RowGroups {
 #[derive(Debug, Clone)]
 pub(crate) struct Pruned {
     pub(crate) row_groups: Arc<RowGroups>,
-    /// Bytes in the files of the scan's columns in these row groups.
+    /// Stored bytes of the scan's columns in these row groups.
     pub(crate) bytes: u64,
-    /// Bytes in the files of other columns in all row groups.
+    /// Stored bytes of the columns that would be read in whole, in all row groups.
     pub(crate) whole_bytes: u64,
 }
 
 impl ParquetScan {
-    /// The row groups that may have rows which pass, at least one; `None` if these are all. Also says how much of the scan's columns they
-    /// have, and how much all row groups have of `whole`.
+    /// The row groups that may have rows which pass the filter, at least one; `None` if these are all. Also returns the
+    /// stored bytes of the scan's columns in them, and of the columns `whole` in all row groups.
     ///
     /// # Errors
     /// When a footer can't be read.
@@ -115,7 +115,7 @@ impl ParquetScan {
         Ok(Some(Pruned { row_groups: Arc::new(RowGroups { files, rows }), bytes, whole_bytes }))
     }
 
-    /// What the filter says of statistics; `None` if that is nothing.
+    /// The filter as a predicate over statistics; `None` if statistics do not help.
     pub(crate) fn predicate(&self) -> Option<Arc<PruningPredicate>> {
         let source = self.source()?;
         let options = &source.table_parquet_options().global;
@@ -195,7 +195,7 @@ impl PruningStatistics for StatisticsOfFile<'_> {
     }
 }
 
-/// Bytes of some columns of a row group in its file.
+/// Stored bytes of some columns of a row group.
 fn stored_bytes(group: &RowGroupMetaData, names: &[&str]) -> u64 {
     let is_named = |part: Option<&String>| part.is_some_and(|name| names.contains(&name.as_str()));
     let columns = group.columns().iter().filter(|column| is_named(column.column_path().parts().first()));

@@ -10,11 +10,11 @@ use super::source::ParquetScan;
 use crate::config::CacheSettings;
 use crate::pass_through::{PassThroughExec, Role};
 
-/// A scan of Parquet files below a device part. The part reads its columns from the cache, or puts them there. On the CPU,
-/// DataFusion's scan below runs as it is.
+/// A scan of Parquet files below a device part. The part reads its columns from the cache, or adds them to it. On the
+/// CPU, DataFusion's scan below runs unchanged.
 pub(crate) type CachedScanExec = PassThroughExec<CachedScan>;
 
-/// What the columns of a scan are, and where they are cached.
+/// The columns of a scan, and the cache for them.
 #[derive(Debug, Clone)]
 pub(crate) struct CachedScan {
     pub(crate) scan: ParquetScan,
@@ -24,7 +24,7 @@ pub(crate) struct CachedScan {
 }
 
 impl CachedScanExec {
-    /// The scan of `node`, whose columns `cache` shall have.
+    /// The scan of `node`, with its columns cached in `cache`.
     pub(crate) fn of(
         node: &Arc<dyn ExecutionPlan>,
         scan: ParquetScan,

@@ -1,4 +1,4 @@
-//! Scans of Parquet files whose columns can be cached: what identifies the rows, and how to read some of the columns.
+//! Scans of Parquet files whose columns can be cached: the identity of the rows, and how to read some of the columns.
 //!
 //! Must not know what is cached.
 
@@ -23,26 +23,27 @@ use datafusion::physical_plan::expressions::Column;
 
 use super::row_groups::RowGroups;
 
-/// Bytes of a file that one task reads, at least: it reads the footer, too.
+/// Minimum bytes of a file that one task reads, as it also reads the footer.
 const TASK_BYTES_MIN: u64 = 8 << 20;
-/// Tasks for each core, so that cores which are done early find more.
+/// Tasks for each core, so that cores which finish early find more work.
 const TASKS_PER_CORE: usize = 4;
-/// Rows of a batch: encoding has a cost for each.
+/// Rows of a batch: encoding has a fixed cost for each batch.
 const BATCH_ROWS: usize = 1 << 16;
 /// Bytes of a value without a fixed width, for estimates.
 const STRING_BYTES_ESTIMATE: usize = 16;
-/// Columns are narrowed on devices: to less than this part of their estimated bytes in nearly all tables.
+/// Columns are narrowed on devices: in nearly all tables, to less than this fraction of their estimated bytes (1 /
+/// divisor).
 const NARROWED_DIVISOR: u64 = 4;
 
-/// What the rows of a scan are: the same key means the same rows.
+/// Identity of the rows of a scan: equal keys mean equal rows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ScanKey {
-    /// `None`: all.
+    /// The row groups of the scan; `None`: all.
     row_groups: Option<Arc<RowGroups>>,
     store: ObjectStoreUrl,
-    /// By path.
+    /// The files, ordered by path.
     files: Vec<FileKey>,
-    /// All columns of the table, whichever are read.
+    /// All columns of the table, even if only some are read.
     schema: SchemaRef,
 }
 
@@ -80,12 +81,12 @@ impl ScanKey {
         self.row_groups.as_ref().is_none_or(|groups| groups.has(file, group))
     }
 
-    /// Whether it has some row groups of the files only.
+    /// Whether it has only some row groups of the files.
     pub(crate) fn is_part(&self) -> bool {
         self.row_groups.is_some()
     }
 
-    /// Whether it has some row groups of these files.
+    /// Whether it has only some row groups of the files of `whole`.
     pub(super) fn is_part_of(&self, whole: &Self) -> bool {
         self.is_part()
             && !whole.is_part()
@@ -94,7 +95,7 @@ impl ScanKey {
             && self.schema == whole.schema
     }
 
-    /// Where the file is, or the innermost folder of several.
+    /// Location of the file, or of the innermost folder of several.
     pub(crate) fn location(&self) -> String {
         let paths: Vec<&str> = self.files.iter().map(|file| file.meta.location.as_ref()).collect();
         let path = match &paths[..] {
@@ -109,7 +110,7 @@ impl ScanKey {
         format!("{}{path}", self.store.as_str())
     }
 
-    /// Whether `other` has the same files as they were at another time.
+    /// Whether `other` has other versions of the same files.
     pub(crate) fn is_replaced_by(&self, other: &Self) -> bool {
         let same_path = |(own, other): (&FileKey, &FileKey)| own.meta.location == other.meta.location;
         self.store == other.store
@@ -122,7 +123,7 @@ impl ScanKey {
 #[derive(Debug, Clone, PartialEq)]
 struct FileKey {
     meta: ObjectMeta,
-    /// Values of the columns that the file's folders stand for.
+    /// Values of the partition columns, which the file's folders encode.
     partition_values: Vec<ScalarValue>,
 }
 
@@ -136,7 +137,7 @@ pub(crate) struct ParquetScan {
 }
 
 impl ParquetScan {
-    /// The scan of a node, if it reads all rows, or leaves out some that a filter above it leaves out anyway.
+    /// The scan of a node, if it reads all rows, or only drops rows that a filter above it drops anyway.
     ///
     /// `None` for other nodes, and for scans with a limit, with filters or expressions that only they evaluate, of encrypted
     /// files, and of parts of files (as deletion vectors ask for).
@@ -201,8 +202,8 @@ impl ParquetScan {
         Ok(Arc::new(self.key.schema.project(columns)?))
     }
 
-    /// Whether the files are those that were listed. Files of other stores than the local file system count as such: asking
-    /// takes as long as reading.
+    /// Whether the files have not changed since they were listed. Files in stores other than the local file system
+    /// count as unchanged: checking takes as long as reading.
     pub(crate) fn is_current(&self) -> bool {
         let is_local = self.key.store.as_str().starts_with("file:");
         !is_local || are_current(self.key.files.iter().map(|file| &file.meta))
@@ -213,7 +214,7 @@ impl ParquetScan {
         self.key.files.iter().map(|file| file.meta.size).sum()
     }
 
-    /// Estimated bytes of columns without compression.
+    /// Estimated uncompressed bytes of columns.
     pub(crate) fn estimated_bytes(&self, columns: &[usize]) -> u64 {
         let width = |column: &usize| {
             let data_type = self.key.schema.field(*column).data_type();
@@ -227,7 +228,7 @@ impl ParquetScan {
         rows * columns.iter().map(width).sum::<u64>()
     }
 
-    /// About what all columns of the files take on devices.
+    /// Estimated device memory of all columns of the files.
     pub(crate) fn table_bytes(&self) -> u64 {
         let all: Vec<usize> = (0..self.key.schema.fields().len()).collect();
         self.estimated_bytes(&all) / NARROWED_DIVISOR
@@ -238,22 +239,22 @@ impl ParquetScan {
         self.key.files.iter().map(|file| PartitionedFile::new_from_meta(file.meta.clone())).collect()
     }
 
-    /// The number of columns that are in the files. Those of the files' folders are behind them.
+    /// Number of columns in the files. Partition columns come after them.
     pub(super) fn columns_in_files(&self) -> usize {
         self.source().map_or(0, |source| source.table_schema().file_schema().fields().len())
     }
 
-    /// Where the files are.
+    /// The object store of the files.
     pub(super) fn store(&self, context: &TaskContext) -> Result<Arc<dyn ObjectStore>> {
         context.runtime_env().object_store(&self.key.store)
     }
 
-    /// What reads the files, if the scan has something of its own for that.
+    /// The reader factory of the scan, if it has its own.
     pub(super) fn reader_factory(&self) -> Option<Arc<dyn ParquetFileReaderFactory>> {
         self.source()?.parquet_file_reader_factory().map(Arc::clone)
     }
 
-    /// A plan that reads all rows of some columns. Its partitions, one after the other, always have the same rows in the same
+    /// A plan that reads all rows of some columns. Its partitions, in sequence, always have the same rows in the same
     /// order.
     pub(crate) fn read(&self, columns: &[usize], cores: usize) -> Result<Arc<dyn ExecutionPlan>> {
         let Some(source) = self.source() else {
@@ -285,7 +286,7 @@ impl ParquetScan {
     }
 }
 
-/// The parts of a file, or of its row groups that `access` has: a row group belongs to the part in which it begins.
+/// Splits a file, or its row groups in `access`, into parts: a row group belongs to the part in which it begins.
 fn parts_of(file: &FileKey, access: Option<&ParquetAccessPlan>, task_bytes: u64) -> Vec<FileGroup> {
     let bytes = file.meta.size;
     let parts = bytes.div_ceil(task_bytes).max(1);
@@ -301,7 +302,7 @@ fn parts_of(file: &FileKey, access: Option<&ParquetAccessPlan>, task_bytes: u64)
     (0..parts).map(part).collect()
 }
 
-/// Whether files of the local file system have the sizes and the times of modification that they were listed with.
+/// Whether files of the local file system still have the sizes and times of modification of their listing.
 pub(crate) fn are_current<'a>(files: impl IntoIterator<Item = &'a ObjectMeta>) -> bool {
     let local = LocalFileSystem::new();
     files.into_iter().all(|meta| is_current(&local, meta))

@@ -1,7 +1,7 @@
-//! Columns of a Parquet scan as they are in the files, for devices that decode them.
+//! Stored columns of a Parquet scan, for devices that decode them.
 //!
-//! Owns which columns devices can decode, their bounds by the files' statistics, and where their bytes are. Must not know
-//! how they are decoded.
+//! Owns which columns devices can decode, their bounds from the files' statistics, and where their bytes are. Must not
+//! know how they are decoded.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,18 +26,18 @@ use super::arriving::{Arriving, ArrivingChunk};
 use super::codecs;
 use super::source::ParquetScan;
 
-/// Footers that are read at once.
+/// Maximum footers read concurrently.
 const FILES_AT_ONCE: usize = 32;
-/// Pieces of a column that are read at once.
+/// Maximum pieces of a column read concurrently.
 const READS_AT_ONCE: usize = 16;
 /// Bytes of a piece, unless a row group has more: enough for one request to a store.
 const PIECE_BYTES: u64 = 8 << 20;
 
-/// What the files of a scan say of themselves.
+/// The footers of a scan's files.
 pub(super) struct Footers {
     files: Vec<PartitionedFile>,
     factory: Arc<dyn ParquetFileReaderFactory>,
-    /// Of each file, in the order of the scan.
+    /// The footer of each file, in the order of the scan.
     pub(super) all: Vec<Footer>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct StoredPages {
     pub(crate) column: usize,
     stored: Stored,
     is_nullable: bool,
-    /// Bounds of the values by the files' statistics, if they have any.
+    /// Bounds of the values from the files' statistics, if they have any.
     domain: Option<Domain>,
     chunks: Vec<Chunk>,
 }
@@ -68,7 +68,7 @@ struct Chunk {
 }
 
 impl Footers {
-    /// Those of the files of a scan.
+    /// Reads the footers of the files of a scan.
     ///
     /// # Errors
     /// When one can't be read.
@@ -97,7 +97,7 @@ impl Footers {
 }
 
 impl StoredScan {
-    /// Which of some columns of a scan devices can decode.
+    /// Finds the columns, among some columns of a scan, that devices can decode.
     ///
     /// # Errors
     /// When a footer can't be read.
@@ -123,7 +123,7 @@ impl StoredScan {
         Ok(scanned)
     }
 
-    /// Reads the bytes of a column's row groups, and gives each to `arriving` as soon as it is there.
+    /// Reads the bytes of a column's row groups, and passes each to `arriving` as soon as it is read.
     ///
     /// # Errors
     /// When they can't be read.
@@ -148,12 +148,12 @@ impl StoredScan {
 }
 
 impl StoredPages {
-    /// Where the bytes of its row groups arrive.
+    /// A buffer for the bytes of its row groups.
     pub(crate) fn arriving(&self) -> Arriving {
         Arriving::new(self.chunks.len())
     }
 
-    /// Calls `decode` with the column, whose bytes arrive meanwhile.
+    /// Calls `decode` with the column while its bytes arrive.
     pub(crate) fn decode_with<T>(&self, arriving: &Arriving, decode: impl FnOnce(&StoredColumn<'_>) -> T) -> T {
         let bytes: Vec<ArrivingChunk<'_>> = (0..self.chunks.len()).map(|number| arriving.chunk(number)).collect();
         let chunks = self.chunks.iter().zip(&bytes);
@@ -165,7 +165,7 @@ impl StoredPages {
     }
 }
 
-/// Neighbouring row groups of one file, which are read together.
+/// Neighboring row groups of one file, which are read together.
 fn pieces(chunks: &[Chunk]) -> Vec<&[Chunk]> {
     let mut bytes = 0;
     let pieces = chunks.chunk_by(|before, chunk| {
@@ -179,7 +179,7 @@ fn pieces(chunks: &[Chunk]) -> Vec<&[Chunk]> {
     pieces.collect()
 }
 
-/// What a file says of itself.
+/// The footer of a file.
 pub(super) struct Footer {
     pub(super) metadata: Arc<ParquetMetaData>,
     pub(super) schema: Schema,
@@ -188,7 +188,7 @@ pub(super) struct Footer {
 /// Smallest and largest value of row groups.
 #[derive(Clone, Copy)]
 enum Bounds {
-    /// There is none.
+    /// All values are null, or there are no rows.
     NoValues,
     Known(i128, i128),
     /// Statistics are missing.
@@ -205,7 +205,7 @@ impl Bounds {
     }
 }
 
-/// Where a column is in the files, or why devices can't decode it.
+/// The positions of a column's pages in the files, or the reason why devices can't decode it.
 fn pages_of(footers: &[Footer], column: usize, scan: &ParquetScan) -> Result<StoredPages, String> {
     let field = scan.key.schema().field(column);
     let (mut facts, mut chunks) = (None, vec![]);
@@ -241,7 +241,7 @@ fn pages_of(footers: &[Footer], column: usize, scan: &ParquetScan) -> Result<Sto
     Ok(StoredPages { column, stored, is_nullable, domain, chunks })
 }
 
-/// Whether values of a file's type are those of a table's: the same type, or another one of text, or of bytes.
+/// Whether a file's type holds the values of a table's type: the same type, or another type of text, or of bytes.
 pub(super) fn are_alike(of_file: &DataType, of_table: &DataType) -> bool {
     of_file == of_table || [is_text, is_bytes].iter().any(|is_kind| is_kind(of_file) && is_kind(of_table))
 }

@@ -1,10 +1,10 @@
-//! What settings say about the column cache, for the devices of a session.
+//! Settings of the column cache, for the devices of a session.
 
 use warpjoin::{MemoryBudget, Session};
 
 use super::{Distribute, MemoryShare, ParquetDecode, WarpjoinOptions};
 
-/// What settings say about the column cache.
+/// Settings of the column cache.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CacheSettings {
     device: MemoryShare,
@@ -14,16 +14,16 @@ pub(crate) struct CacheSettings {
     pub(crate) budget: MemoryBudget,
 }
 
-/// The most that cached columns take, in bytes.
+/// Limits of the memory of cached columns, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CacheLimits {
-    /// Of all devices together.
+    /// Limit on all devices together.
     pub(crate) device_bytes: u64,
-    /// Of the host, for all devices together.
+    /// Limit in host memory, for all devices together.
     pub(crate) host_bytes: u64,
-    /// What may be in use of each device.
+    /// Limit of all memory in use on each device.
     pub(crate) device_budget_bytes: u64,
-    /// What columns and rows together may take of the host.
+    /// Limit of host memory for columns and rows together.
     pub(crate) host_budget_bytes: u64,
 }
 
@@ -55,7 +55,7 @@ impl CacheSettings {
 }
 
 impl CacheLimits {
-    /// On devices and host together.
+    /// Limit on devices and in host memory together.
     pub(crate) fn bytes(self) -> u64 {
         self.device_bytes.saturating_add(self.host_bytes)
     }

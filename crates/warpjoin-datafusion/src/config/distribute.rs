@@ -21,7 +21,7 @@ const LARGE_FILES_BYTES: u64 = 2 * LARGE_BYTES;
 /// On how many devices of a session tables lie. Queries run where their tables lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Distribute {
-    /// On the first GPU as long as that has room, and large ones on all; on all simulated devices.
+    /// On the first GPU as long as it has room, large tables on all GPUs; with simulated devices, on all.
     #[default]
     Auto,
     /// On the first device.
@@ -33,13 +33,13 @@ pub enum Distribute {
 impl Distribute {
     pub(super) const NAMES: [(&str, Self); 3] = [("auto", Self::Auto), ("one", Self::One), ("all", Self::All)];
 
-    /// The most bytes that a table takes which is loaded now to the first of a session's devices alone: see
+    /// Maximum bytes of a table that is now loaded to the first of a session's devices alone: see
     /// [`TableBuilder::on_first_up_to`](warpjoin::TableBuilder::on_first_up_to).
     pub fn home_bytes_max(self, session: &Session, budget: MemoryBudget) -> u64 {
         self.home_bytes(session, budget, LARGE_BYTES)
     }
 
-    /// The same, where a table is large from `large_bytes` on.
+    /// The same; a table of at least `large_bytes` is large.
     fn home_bytes(self, session: &Session, budget: MemoryBudget, large_bytes: u64) -> u64 {
         match (self, session.devices()) {
             (Self::All, [_, _, ..]) if session.kind() == DeviceKind::Cuda => SMALL_BYTES,
@@ -54,7 +54,7 @@ impl Distribute {
         }
     }
 
-    /// Where columns of files are loaded to, all of which take about `bytes`.
+    /// The session to load columns of files to; all columns together take about `bytes`.
     ///
     /// # Errors
     /// When the first device fails.

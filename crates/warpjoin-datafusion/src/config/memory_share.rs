@@ -1,24 +1,25 @@
-//! Limits on memory: a share of it, or bytes.
+//! Limits on memory: a share or a number of bytes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::parse::Bytes;
 
-/// A limit on memory. Settings say of which memory it is a share: `warpjoin.cache` of each device's budget,
-/// `warpjoin.host_memory` of what the process may use, `warpjoin.host_cache` of `warpjoin.host_memory`.
+/// A limit on memory. The setting defines the whole: for `warpjoin.cache` each device's budget, for
+/// `warpjoin.host_memory` the memory that the process may use, for `warpjoin.host_cache` the limit
+/// `warpjoin.host_memory`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryShare {
-    /// Percent of it.
+    /// Percent of the whole.
     Percent(u8),
-    /// Bytes of it; 0 turns the use off.
+    /// A number of bytes; 0 turns the use off.
     Bytes(u64),
 }
 
 impl MemoryShare {
-    /// Of caches: leaves as much for the rest of most queries.
+    /// Default of caches: leaves enough for the other needs of most queries.
     pub(crate) const OF_CACHE: Self = Self::Percent(60);
-    /// Of the host's memory: leaves as much for the rest of the process and for others.
+    /// Default of host memory: leaves as much for the rest of the process and for other processes.
     pub(crate) const OF_HOST: Self = Self::Percent(50);
 
     /// The limit in bytes, if the memory has `bytes`.
@@ -29,7 +30,7 @@ impl MemoryShare {
         }
     }
 
-    /// Whether it is nothing.
+    /// Whether the limit is zero.
     pub(crate) fn is_off(self) -> bool {
         matches!(self, Self::Percent(0) | Self::Bytes(0))
     }

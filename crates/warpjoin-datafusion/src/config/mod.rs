@@ -46,7 +46,7 @@ pub struct WarpjoinOptions {
     pub device: DeviceChoice,
     /// Number of devices; 0: all usable GPUs, or two simulated devices.
     pub devices: usize,
-    /// On how many of the devices tables lie.
+    /// Whether tables lie on one device or on all.
     pub distribute: Distribute,
     /// This session allocates on a device only up to this total in use, counted over all sessions of the process. At most,
     /// and with 0, the device's own limit.
@@ -54,8 +54,8 @@ pub struct WarpjoinOptions {
     /// Host memory for columns and rows that do not fit the devices, for all sessions together: a share of what the
     /// process may use, half at most.
     pub host_memory: MemoryShare,
-    /// A folder for files of rows that queries spill when `host_memory` has no room for them either; `None`: such a query fails on
-    /// the devices.
+    /// A folder for files of rows that queries spill when `host_memory` is full; `None`: such a query fails on the
+    /// devices.
     pub spill_path: Option<PathBuf>,
     /// Lanes that probe a hash table together, a power of two from 1 to 32; 0: chosen for each table.
     pub group_size_lanes: u32,
@@ -64,7 +64,7 @@ pub struct WarpjoinOptions {
     pub strict: bool,
     /// Rows that each CPU node may take if `strict`.
     pub strict_rows: u64,
-    /// How long a query with a part on the devices may run, waiting for admission included; `None`: as long as it takes.
+    /// Maximum time of a query with a part on the devices, including waiting for admission; `None`: no limit.
     pub query_timeout: Option<Duration>,
     /// What a device fault leads to. Running out of memory and errors in the data are not faults.
     pub on_fault: OnFault,
@@ -85,7 +85,7 @@ pub struct WarpjoinOptions {
     /// Whether results of functions and tests on dictionaries, and selectivities measured on samples, are kept for later
     /// queries.
     pub remember: bool,
-    /// Device memory that columns of Parquet files may take, to be there for later queries.
+    /// Limit of device memory for cached columns of Parquet files.
     pub cache: MemoryShare,
     /// Share of `host_memory` for cached Parquet columns evicted from the devices.
     pub host_cache: MemoryShare,
@@ -95,9 +95,9 @@ pub struct WarpjoinOptions {
     pub count_rows: bool,
     /// What runs a pipeline whose kernel is not compiled.
     pub code_tier: CodeTier,
-    /// Most plans that are kept for later queries, of all sessions of a runtime; 0: none.
+    /// Maximum plans kept for later queries, of all sessions of a runtime; 0: none.
     pub kept_plans: usize,
-    /// Whether a query that finds its plan is planned again, to compare.
+    /// Whether a query that finds a kept plan is planned again, to compare both plans.
     pub check_plans: bool,
 }
 
@@ -176,7 +176,7 @@ impl Default for WarpjoinOptions {
 }
 
 impl WarpjoinOptions {
-    /// What may be in use of memory.
+    /// Limits on memory in use.
     pub fn memory_budget(&self) -> MemoryBudget {
         let device_bytes = if self.memory_budget_bytes == 0 { u64::MAX } else { self.memory_budget_bytes };
         MemoryBudget { device_bytes, host_bytes: self.host_memory.of(usable_host_bytes()) }

@@ -35,7 +35,7 @@ impl FromStr for Bytes {
     }
 }
 
-/// A folder that is there; `None`: off.
+/// An existing folder; `None`: off.
 pub(super) fn parse_folder(key: &str, value: &str) -> Result<Option<PathBuf>> {
     let folder = (!value.is_empty() && !value.eq_ignore_ascii_case("off")).then(|| PathBuf::from(value));
     match &folder {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Units of times, the largest first, in milliseconds. A number without a unit is of milliseconds.
+/// Units of time, largest first, in milliseconds. A number without a unit is in milliseconds.
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// The value of `warpjoin.query_timeout`: whole milliseconds.
@@ -17,7 +17,7 @@ impl QueryTimeout {
         Self(time.filter(|time| !time.is_zero()))
     }
 
-    /// The most time; `None`: as long as it takes.
+    /// The limit; `None`: no limit.
     pub(crate) fn time(self) -> Option<Duration> {
         self.0
     }

@@ -15,7 +15,7 @@ use crate::table::scan::DeviceScanExec;
 /// What [`cache_table`] has cached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachedTable {
-    /// Columns that are on the devices now, or in the host's memory beside them.
+    /// Number of columns that are cached now, on the devices or in host memory.
     pub columns: usize,
     /// Rows of the table.
     pub rows: u64,
@@ -25,9 +25,10 @@ pub struct CachedTable {
     pub skipped: Vec<String>,
 }
 
-/// Reads all columns of a registered table of Parquet files onto the devices of the session, where queries find them, as they
-/// find columns that another query has read. The columns leave under the same rules: when `warpjoin.cache` is exceeded or an
-/// allocation needs their memory, those used longest ago first. What is cached already is not read again.
+/// Reads all columns of a registered table of Parquet files into the column cache on the devices of the session.
+/// Queries find them there like columns that another query has read. Eviction follows the same rules: the least
+/// recently used columns leave when `warpjoin.cache` is exceeded or an allocation needs their memory. Cached columns
+/// are not read again.
 ///
 /// # Errors
 /// Returns an error if the table does not exist or is not read from Parquet files, the session was built without
@@ -73,8 +74,8 @@ pub async fn cache_table(context: &SessionContext, name: impl Into<TableReferenc
     Ok(cached)
 }
 
-/// Forgets the cached columns of a registered table of Parquet files, on all devices of the session's runtime, and returns
-/// their number. Queries that use them keep their memory until they end; later queries read the files again.
+/// Drops the cached columns of a registered table of Parquet files, on all devices of the session's runtime, and
+/// returns their number. Queries that use them keep their memory until they end; later queries read the files again.
 ///
 /// # Errors
 /// Returns an error if the table does not exist or is not read from Parquet files, or the session was built without
@@ -104,7 +105,7 @@ async fn scans_of(context: &SessionContext, name: &TableReference) -> Result<Vec
     Ok(scans)
 }
 
-/// Whether all leaves of a plan are Parquet scans. Adds them.
+/// Collects the Parquet scans of a plan; returns false if a leaf is not a Parquet scan.
 fn collect_scans(plan: &Arc<dyn ExecutionPlan>, scans: &mut Vec<ParquetScan>) -> bool {
     if let Some(scan) = ParquetScan::of(plan) {
         scans.push(scan);

@@ -1,6 +1,6 @@
 //! Reads the columns of a [`CachedScan`] that are not cached, when its plan runs.
 //!
-//! Owns what is read, and when a scan is not cached after all. Must not know which columns stay.
+//! Owns what is read, and when a scan is not cached after all. Must not know which columns are evicted.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -19,31 +19,31 @@ use crate::cache::{
 use crate::runtime::thread::{on_thread, pump_partitions};
 use crate::table::load::{LoadError, load};
 
-/// Columns that are read and decoded at once.
+/// Maximum columns that are read and decoded concurrently.
 const DECODED_AT_ONCE: usize = 8;
 
 /// The rows of a scan, from cached columns.
 pub(crate) struct CachedRows {
     pub(crate) table: Arc<Table>,
-    /// How many row groups it has, of how many; `None`: all.
+    /// Number of row groups that it has, and of all; `None`: it has all.
     pub(crate) row_groups: Option<(usize, usize)>,
 }
 
-/// What has become of a column on the device.
+/// Result of decoding a column on the device.
 enum Decoded {
     Column(ReadColumn),
     /// Kernels can't decode it.
     Declined,
-    /// It may have room later.
+    /// There is no room now; there may be later.
     NoRoom,
 }
 
 impl CachedScan {
-    /// The table of the scan's columns. Columns that are not cached are read, and cached: in whole, or, if few row groups have rows for
-    /// the scan's filter, those of these row groups.
+    /// The table of the scan's columns. Missing columns are read and cached: in whole, or, if few row groups have rows
+    /// for the scan's filter, only these row groups.
     ///
-    /// `None` if they should not be cached: they do not fit the limit or the memory of host or devices, or the files have
-    /// changed since they were listed. Then the scan is read as any other input.
+    /// `None` if the columns should not be cached: they do not fit the limit or the memory of host or devices, or the
+    /// files have changed since they were listed. The scan is then read like any other input.
     ///
     /// # Errors
     /// When the files cannot be read, or a device fails.
@@ -64,7 +64,8 @@ impl CachedScan {
         Ok(table.map(|table| CachedRows { table, row_groups: None }))
     }
 
-    /// The table of the scan's columns, if all are cached. Those in the host's memory come back as far as there is room.
+    /// The table of the scan's columns, if all are cached. Columns in host memory come back to the devices if there is
+    /// room.
     async fn known(&self, session: &Arc<Session>) -> Result<Option<Arc<Table>>, LoadError> {
         let limits = self.settings.limits(session);
         if self.cache.has_room_for(&self.scan, limits) {
@@ -77,8 +78,8 @@ impl CachedScan {
         Ok(self.cache.table(&self.scan, &self.schema))
     }
 
-    /// The scan of the row groups that have rows for the filter, if that is cached, or less work than reading all. Also says how many these
-    /// are, and how many there are.
+    /// The scan restricted to the row groups that may have rows for the filter, if it is cached, or cheaper than
+    /// reading all. Also returns the number of these row groups, and of all.
     async fn part(
         &self,
         session: &Arc<Session>,
@@ -180,8 +181,8 @@ impl CachedScan {
         Some(reservation)
     }
 
-    /// Reads columns, each as a table by itself: those that the device can decode as they are in the files, and the others
-    /// through DataFusion.
+    /// Reads columns, each as its own table: the device decodes the columns that it can, and DataFusion reads the
+    /// others.
     async fn read(
         &self,
         columns: &[usize],
@@ -201,7 +202,7 @@ impl CachedScan {
         Ok(tables)
     }
 
-    /// Columns that the device has decoded, and those that it can't decode after all.
+    /// The columns that the device has decoded, and those that it can't decode after all.
     async fn read_on_device(
         &self,
         stored: &StoredScan,
@@ -298,7 +299,7 @@ impl CachedScan {
     }
 }
 
-/// Lets DataFusion list files again for the next query: one has changed since it listed them.
+/// Makes DataFusion list files again for the next query, because one has changed since it listed them.
 fn forget_listings(context: &TaskContext) {
     log::warn!("a Parquet file has changed since it was listed; later queries list files again");
     if let Some(listings) = context.runtime_env().cache_manager.get_list_files_cache() {
@@ -306,7 +307,7 @@ fn forget_listings(context: &TaskContext) {
     }
 }
 
-/// Each column as a table by itself, so that it can leave alone.
+/// Splits columns into tables of one column, which can be evicted separately.
 fn split(scan: &ParquetScan, columns: &[usize], read: &Table) -> warpjoin::Result<Vec<ReadColumn>> {
     let single = |(at, &column): (usize, &usize)| {
         let schema = scan.schema_of(&[column]).map_err(|error| warpjoin::Error::Internal(error.to_string()))?;

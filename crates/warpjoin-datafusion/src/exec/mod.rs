@@ -62,7 +62,7 @@ struct Part {
     session: Arc<Session>,
     /// Execution options from the session's settings.
     settings: ExecOptions,
-    /// Where inputs that are uploaded lie.
+    /// Whether uploaded inputs lie on one device or on all.
     distribute: Distribute,
     /// GPUs that are not used, each with the reason.
     left_out: Vec<String>,

@@ -43,7 +43,7 @@ use crate::runtime::thread::{
 use crate::table::load::LoadError;
 use crate::template::fill;
 
-/// Pieces of a result that wait for whoever reads it.
+/// Pieces of a result that are produced ahead of the reader.
 const PIECES_AHEAD: usize = 1;
 
 /// One execution. It owns what it needs, because the node may be dropped earlier.
@@ -78,9 +78,9 @@ impl Failure {
 
 /// Where the rows of an input come from.
 enum Source {
-    /// They are on the devices.
+    /// The rows are on the devices.
     Table(Arc<Table>),
-    /// They come in batches.
+    /// The rows come in batches, and are uploaded.
     Upload(SchemaRef, mpsc::Receiver<Upload>),
 }
 
@@ -227,7 +227,7 @@ impl Run {
         Ok(DeviceRows { first: rows, rest: None })
     }
 
-    /// The table of an input that is cached, or is now.
+    /// The table of an input whose columns can be cached; missing columns are read.
     async fn cached(&self, child: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<Table>>, Failure> {
         let Some(scan) = child.downcast_ref::<CachedScanExec>() else { return Ok(None) };
         let rows = scan.role().table(&self.part.session, &self.context).await.map_err(|error| match error {
@@ -261,22 +261,23 @@ impl Run {
 /// Rows of a run on the devices.
 struct DeviceRows {
     first: Vec<RecordBatch>,
-    /// Only of a large result.
+    /// Further pieces of a large result.
     rest: Option<Rest>,
 }
 
-/// The pieces of a result that come, and the end of the run, with the last one. The run ends early if nobody wants them.
+/// Further pieces of a result, and the end of the run with the last piece. The run ends early if this is dropped.
 struct Rest {
     pieces: mpsc::Receiver<Vec<RecordBatch>>,
     ended: BoxFuture<'static, warpjoin::Result<Ended>>,
     _cancel_on_drop: CancelOnDrop,
 }
 
-/// The last rows of a run, and what it cost.
+/// The last rows of a run, and its cost.
 type Ended = (Vec<RecordBatch>, QueryMetrics);
 
 impl DeviceRows {
-    /// All of them. An error behind the first ones is an error of the query: the CPU can't begin in the middle.
+    /// A stream of all rows. An error after the first rows is an error of the query: the CPU can't continue in the
+    /// middle.
     fn into_stream(self, state: Arc<NodeState>) -> impl Stream<Item = Result<RecordBatch>> + Send {
         let rest = stream::unfold(self.rest, move |rest: Option<Rest>| {
             let state = Arc::clone(&state);
@@ -317,8 +318,8 @@ fn merged(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<S
     }
 }
 
-/// Uploads the inputs and runs the device plan, on a thread of its own. Frees all its device memory before it returns. Of a large
-/// result all pieces but the last one go to `send`, until nobody wants them any more (false).
+/// Uploads the inputs and runs the device plan, on its own thread. Frees all its device memory before it returns. All
+/// pieces of a large result except the last are passed to `send`, until it returns false.
 fn drive(
     part: &Part,
     mut inputs: Inputs,

@@ -2,7 +2,7 @@
 
 use super::{Bound, KeptPlan};
 
-/// Kept plans by their keys. Of too many, the one that was not used for the longest time goes.
+/// Kept plans by their keys, with eviction of the least recently used.
 #[derive(Debug)]
 pub(super) struct Entries<K> {
     entries: Vec<Entry<K>>,
@@ -25,12 +25,12 @@ impl<K> Default for Entries<K> {
 }
 
 impl<K: PartialEq> Entries<K> {
-    /// The plan whose key has this hash and `is_it`.
+    /// The plan whose key has this hash and satisfies `is_it`.
     pub(super) fn find(&mut self, hash: u64, is_it: impl Fn(&K) -> bool) -> Option<Bound> {
         self.find_all(hash, is_it).next().map(|(_, plan)| plan)
     }
 
-    /// All plans whose keys have this hash and are `is_it`.
+    /// All plans whose keys have this hash and satisfy `is_it`.
     pub(super) fn find_all(&mut self, hash: u64, is_it: impl Fn(&K) -> bool) -> impl Iterator<Item = (&K, Bound)> {
         self.uses += 1;
         let uses = self.uses;
@@ -40,7 +40,8 @@ impl<K: PartialEq> Entries<K> {
         })
     }
 
-    /// Adds a plan in place of the one with an equal key, and returns those that go. With `plans_max` 0 that is the new one.
+    /// Adds a plan, replacing the one with an equal key, and returns the evicted plans; with `plans_max` 0, the new
+    /// one.
     pub(super) fn add(&mut self, hash: u64, key: K, plan: Bound, plans_max: usize) -> Vec<Entry<K>> {
         self.uses += 1;
         let mut gone: Vec<_> = self.entries.extract_if(.., |entry| entry.hash == hash && entry.key == key).collect();
@@ -53,7 +54,7 @@ impl<K: PartialEq> Entries<K> {
         gone
     }
 
-    /// Removes the plans that are `is_gone`, and returns them.
+    /// Removes the plans for which `is_gone` is true, and returns them.
     pub(super) fn remove_if(&mut self, is_gone: impl Fn(&KeptPlan) -> bool) -> Vec<Entry<K>> {
         self.entries.extract_if(.., |entry| is_gone(&entry.plan.plan)).collect()
     }

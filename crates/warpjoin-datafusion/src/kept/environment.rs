@@ -1,4 +1,4 @@
-//! What plans depend on besides the query and its tables: the settings and the rules of a session.
+//! The environment of plans, on which they depend besides the query and its tables: settings and rules of a session.
 
 use std::sync::{Arc, Weak};
 
@@ -10,15 +10,15 @@ use datafusion::logical_expr::planner::{ExprPlanner, RelationPlanner};
 use datafusion::optimizer::{AnalyzerRule, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 
-/// Most environments that are known. Sessions differ by few settings.
+/// Maximum known environments. Sessions differ in few settings.
 const ENVIRONMENTS_MAX: usize = 64;
-/// Most settings objects that are known of an environment. Each session has one.
+/// Maximum known settings objects of an environment. Each session has one.
 const SESSIONS_MAX: usize = 256;
 
 /// The setting that no plan depends on: a query reads it when it runs.
 const ONLY_FOR_RUNS: &str = "warpjoin.query_timeout";
 
-/// Names equal settings and rules.
+/// Identifies equal settings and rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct EnvironmentId(u64);
 
@@ -32,15 +32,15 @@ pub(super) struct Environments {
 #[derive(Debug)]
 struct Environment {
     id: EnvironmentId,
-    /// Objects with equal settings. DataFusion copies an object that somebody else holds before it changes a setting, so one that
-    /// is held here never changes.
+    /// Objects with equal settings. DataFusion copies a shared object before it changes a setting, so objects held here
+    /// never change.
     options: Vec<Arc<ConfigOptions>>,
     settings: Vec<(String, Option<String>)>,
     rules: Rules,
 }
 
-/// Compared by address: rules may have settings of their own. Held weakly, so that an address stays theirs: some have the runtime whose
-/// plans these are.
+/// The rules of a session, compared by address, as rules may have their own settings. Weak references keep the
+/// addresses unique without keeping the rules alive: some rules hold the runtime that owns these plans.
 #[derive(Debug)]
 struct Rules {
     exprs: Vec<Weak<dyn ExprPlanner>>,

@@ -1,4 +1,4 @@
-//! What a plan over files depends on besides the query: which files its tables have, and which cached columns it reads.
+//! Dependencies of a plan over files besides the query: the files of its tables, and the cached columns that it reads.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -17,18 +17,18 @@ use warpjoin::{Session, Table};
 use crate::cache::{CachedScan, ColumnCache, ParquetScan, are_current};
 use crate::config::CacheSettings;
 
-/// The files of a table, as they were listed before a query was planned.
+/// A listing of a table's files, made before a query was planned.
 #[derive(Debug, Clone)]
 pub(crate) struct Listing {
     table: Weak<dyn TableProvider>,
-    /// By path.
+    /// The files, ordered by path.
     files: Vec<ObjectMeta>,
     /// If all files are local: their folders.
     folders: Option<Folders>,
 }
 
 impl Listing {
-    /// The files that a table has now. `None` if the table can't tell, or only by asking a remote store.
+    /// The current files of a table. `None` if the table can't list them, or only by a request to a remote store.
     pub(crate) async fn of(table: &Arc<dyn TableProvider>, session: &SessionState) -> Option<Self> {
         // A file that comes while files are listed changes a folder behind this.
         let folders = Folders::of(table);
@@ -41,23 +41,23 @@ impl Listing {
         self.is_unchanged() || list(&table, session).await.is_some_and(|files| files == self.files)
     }
 
-    /// Whether that is known without listing files.
+    /// Whether the files are known to be unchanged without listing them.
     fn is_unchanged(&self) -> bool {
         self.folders.as_ref().is_some_and(Folders::are_unchanged) && are_current(&self.files)
     }
 }
 
-/// All folders of a table's local files, with the times at which an entry of theirs came, went or was renamed.
+/// All folders of a table's local files, with the times at which their entries were last added, removed or renamed.
 #[derive(Debug, Clone)]
 struct Folders(Vec<(PathBuf, SystemTime)>);
 
-/// Most folders that are looked at, rather than listed.
+/// Maximum folders whose modification times are checked; beyond, files are listed.
 const FOLDERS_MAX: usize = 1000;
-/// How long ago a folder must have changed, so that a change right after its time was read has another time.
+/// Minimum age of a folder's last change, so that a change right after the check gets another time.
 const SETTLED: Duration = Duration::from_secs(2);
 
 impl Folders {
-    /// `None` if there are files elsewhere, or folders that changed just now.
+    /// `None` if some files are not local, or a folder has changed just now.
     fn of(table: &Arc<dyn TableProvider>) -> Option<Self> {
         let table = table.downcast_ref::<ListingTable>()?;
         let (local, mut folders, mut next) = (LocalFileSystem::new(), vec![], vec![]);
@@ -127,13 +127,13 @@ pub(crate) struct ReadColumns {
     cache: Arc<ColumnCache>,
     settings: CacheSettings,
     session: Weak<Session>,
-    /// Their table in the cache. `None`: they are read, or looked for, when the plan runs.
+    /// Their table in the cache. `None`: they are looked up or read when the plan runs.
     table: Option<Weak<Table>>,
 }
 
 impl ReadColumns {
-    /// The columns of a scan whose `schema` these are; `None` unless a plan that is made now would read them from the cache.
-    /// Also returns their table.
+    /// The columns of a scan with this `schema`, with their table; `None` unless a plan that is made now would read
+    /// them from the cache.
     pub(crate) fn of(
         scan: ParquetScan,
         schema: SchemaRef,
@@ -163,7 +163,7 @@ impl ReadColumns {
     }
 }
 
-/// What a plan over files depends on. Empty for other plans.
+/// Dependencies of a plan over files. Empty for other plans.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Files {
     listings: Vec<Listing>,
@@ -175,13 +175,13 @@ impl Files {
         Self { listings, columns }
     }
 
-    /// Whether the plan reads what a plan that is made now would read.
+    /// Whether the plan reads the same files and columns as a plan that is made now.
     pub(crate) async fn are_current(&self, session: &SessionState) -> bool {
         self.columns.iter().all(ReadColumns::are_current)
             && join_all(self.listings.iter().map(|listing| listing.is_current(session))).await.into_iter().all(|is| is)
     }
 
-    /// Whether they are known to be current without a session.
+    /// Whether they are known to be current without listing files.
     pub(crate) fn are_unchanged(&self) -> bool {
         self.listings.iter().all(Listing::is_unchanged) && self.columns.iter().all(ReadColumns::are_current)
     }

@@ -14,7 +14,8 @@ use super::parameter::Parameters;
 use super::{Files, TableId};
 use crate::pass_through::{PassThroughExec, Role};
 
-/// Most instances of a plan whose instances cannot be copied: as many queries run it at once without planning.
+/// Maximum instances of a plan that cannot be copied: the number of queries that can run it concurrently without
+/// planning.
 const INSTANCES_MAX: usize = 64;
 
 /// A kept plan, and the values of its parameters.
@@ -52,16 +53,16 @@ enum Instances {
 #[derive(Default)]
 struct Pool {
     idle: Vec<Instance>,
-    /// How many there are, idle or not.
+    /// Number of instances, idle or not.
     made: usize,
 }
 
 /// An instance that runs one query at a time.
 #[derive(Debug, Clone)]
 pub(crate) struct Instance {
-    /// What runs: the plan with the values of its parameters.
+    /// The plan that runs, with the values of its parameters.
     plan: Arc<dyn ExecutionPlan>,
-    /// The plan of all values, if there are parameters.
+    /// The plan with parameters, if there are any.
     parameterized: Option<(Arc<dyn ExecutionPlan>, Arc<Parameters>)>,
 }
 
@@ -71,7 +72,7 @@ impl Instance {
         Self { plan, parameterized: None }
     }
 
-    /// A plan with parameters, whose values are set; `bound` is the plan with those.
+    /// A plan with parameters whose values are set; `bound` is the plan with these values.
     pub(crate) fn of_parameters(
         plan: Arc<dyn ExecutionPlan>,
         parameters: Arc<Parameters>,
@@ -87,7 +88,7 @@ impl KeptPlan {
         Arc::new(Self { tables, files, instances: Instances::Copies(Arc::clone(plan)) })
     }
 
-    /// Keeps a plan whose instances run one query at a time. None is there yet.
+    /// Keeps a plan whose instances run one query at a time. It has no instances yet.
     pub(crate) fn of_instances(tables: Vec<TableId>, files: Files) -> Arc<Self> {
         Arc::new(Self { tables, files, instances: Instances::Idle(Mutex::default()) })
     }
@@ -97,7 +98,7 @@ impl KeptPlan {
         &self.tables
     }
 
-    /// What it depends on if it reads files.
+    /// Its dependencies if it reads files.
     pub(crate) fn files(&self) -> &Files {
         &self.files
     }
@@ -107,8 +108,8 @@ impl KeptPlan {
         self.files.are(&other.files)
     }
 
-    /// An instance for one query with these values; `None` if other queries run all of them. `fresh` copies a plan without the
-    /// state of a run, `bound` gives it the values of its parameters.
+    /// An instance for one query with these values; `None` if other queries use all instances. `fresh` copies a plan
+    /// without the state of a run, `bound` sets the values of its parameters.
     ///
     /// # Errors
     /// Those of `fresh` and `bound`.
@@ -135,7 +136,7 @@ impl KeptPlan {
         }
     }
 
-    /// Whether one more instance is of use.
+    /// Whether there is room for another instance.
     pub(crate) fn has_room(&self) -> bool {
         matches!(&self.instances, Instances::Idle(pool) if sync::locked(pool).made < INSTANCES_MAX)
     }
@@ -149,7 +150,7 @@ impl KeptPlan {
         }
     }
 
-    /// Adds an instance, and gives it to a query.
+    /// Adds an instance, and lends it to a query.
     ///
     /// # Errors
     /// Those of `fresh`.
@@ -168,8 +169,8 @@ impl KeptPlan {
         self.lend(instance, fresh)
     }
 
-    /// An instance that comes back when the query that runs it has ended. The query runs a fresh copy: what it leaves in that
-    /// goes with it.
+    /// Lends an instance, which is returned when the query has ended. The query runs a fresh copy, so that its state is
+    /// dropped with it.
     fn lend(
         self: &Arc<Self>,
         instance: Instance,
@@ -196,7 +197,7 @@ impl fmt::Debug for Instances {
     }
 }
 
-/// The root of an instance that nobody else may run until the query has ended.
+/// The root of an instance that is reserved for one query until it has ended.
 pub(crate) type LeasedExec = PassThroughExec<Lease>;
 
 /// Holds an instance for the plan's root and for its running streams.
@@ -204,7 +205,7 @@ pub(crate) type LeasedExec = PassThroughExec<Lease>;
 pub(crate) struct Lease(Arc<Lent>);
 
 impl Lease {
-    /// The kept plan that the instance comes back to.
+    /// The kept plan to which the instance is returned.
     pub(crate) fn home(&self) -> &Arc<KeptPlan> {
         &self.0.home
     }

@@ -2,8 +2,8 @@
 //!
 //! Owns what is kept, how it is found, and when it goes. Must not know how queries are planned ([`crate::planner`]).
 //!
-//! A kept plan holds its tables. So a table is forgotten when nobody can name it any more ([`Registered`]), and cached columns when
-//! they have to leave ([`TableHolder`]).
+//! A kept plan holds its tables. So plans are dropped when their table is no longer registered ([`Registered`]), and
+//! when cached columns must be evicted ([`TableHolder`]).
 
 mod entries;
 mod environment;
@@ -32,7 +32,7 @@ pub(crate) use files::{Files, Listing, ReadColumns};
 pub(crate) use lease::{Bound, Instance, KeptPlan, LeasedExec};
 pub(crate) use text::{Functions, Names};
 
-/// Names a registered table: another table of the same name has another one.
+/// Identifies a registered table: another table with the same name has another id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct TableId(u64);
 
@@ -46,7 +46,8 @@ impl TableId {
 /// All [`KeptPlans`] of the process.
 static ALL: std::sync::Mutex<Vec<Weak<KeptPlans>>> = std::sync::Mutex::new(vec![]);
 
-/// A table that queries can name. When it goes, its plans are forgotten, which frees its memory when the last query has ended.
+/// A table that queries can name. When it is dropped, its plans are too, so that its memory is freed after the last
+/// query.
 #[derive(Debug)]
 pub(crate) struct Registered {
     id: TableId,
@@ -73,18 +74,18 @@ fn locked_all() -> std::sync::MutexGuard<'static, Vec<Weak<KeptPlans>>> {
     ALL.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The step of planning that made a logical plan.
+/// The planning stage of a logical plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
-    /// It is what the SQL says.
+    /// As parsed from SQL.
     Given,
-    /// It is what the SQL says, with parameters in place of literals.
+    /// As parsed from SQL, with parameters in place of literals.
     Parameterized,
-    /// DataFusion has optimized it.
+    /// Optimized by DataFusion.
     Optimized,
 }
 
-/// What a logical plan is found by. `tables` are those of its scans, in the order of the plan.
+/// The lookup key of a logical plan. `tables` are those of its scans, in the order of the plan.
 #[derive(Debug, PartialEq)]
 pub(crate) struct LogicalKey<P> {
     pub(crate) environment: EnvironmentId,
@@ -108,7 +109,7 @@ impl LogicalKey<&LogicalPlan> {
     }
 }
 
-/// What a text is found by.
+/// The lookup key of a query text.
 #[derive(Debug, PartialEq)]
 struct TextKey {
     environment: EnvironmentId,
@@ -116,7 +117,7 @@ struct TextKey {
     names: Arc<Names>,
 }
 
-/// Most queries that are counted.
+/// Maximum queries whose occurrences are counted.
 const SIGHTS_MAX: usize = 4096;
 
 /// The kept plans of all sessions of a runtime.
@@ -130,7 +131,7 @@ struct State {
     environments: Environments,
     logical: Entries<LogicalKey<LogicalPlan>>,
     texts: Entries<TextKey>,
-    /// How often queries came, by the hashes of their keys.
+    /// Number of occurrences of queries, by the hashes of their keys.
     sights: HashMap<u64, u32>,
     /// Tables of files.
     named: Vec<(Weak<dyn TableProvider>, TableId)>,
@@ -150,7 +151,7 @@ impl KeptPlans {
         sync::locked(&self.state).environments.of(session)
     }
 
-    /// Names a table that nobody tells of when it goes: its plans are forgotten when the next such table is named.
+    /// The id of a table whose removal is not reported: its plans are dropped when the next such table gets an id.
     pub(crate) fn name(&self, table: &Arc<dyn TableProvider>) -> TableId {
         let mut state = sync::locked(&self.state);
         let address = Arc::as_ptr(table).addr();
@@ -174,8 +175,8 @@ impl KeptPlans {
         sync::locked(&self.state).logical.find(hash, |kept| key.is(kept))
     }
 
-    /// Keeps `plan` for a logical plan; `without_tables` is the logical plan without its tables. Of more than `plans_max` the
-    /// plan that was not used for the longest time goes.
+    /// Keeps `plan` for a logical plan; `without_tables` is the logical plan without its tables. Beyond `plans_max`,
+    /// the least recently used plan is evicted.
     pub(crate) fn keep(
         &self,
         key: LogicalKey<&LogicalPlan>,
@@ -191,7 +192,7 @@ impl KeptPlans {
         drop(gone);
     }
 
-    /// How often a query came, this time included.
+    /// Number of occurrences of a query, including this one.
     pub(crate) fn sights(&self, key: &LogicalKey<&LogicalPlan>) -> u32 {
         let mut state = sync::locked(&self.state);
         if state.sights.len() >= SIGHTS_MAX {
@@ -202,7 +203,7 @@ impl KeptPlans {
         *sights
     }
 
-    /// The plans that were kept for a text, with what its names meant then.
+    /// The plans that were kept for a text, with the meaning of its names at that time.
     pub(crate) fn find_texts(&self, environment: EnvironmentId, sql: &str) -> Vec<(Arc<Names>, Bound)> {
         let hash = hash_text(environment, sql);
         let is_it = |kept: &TextKey| kept.environment == environment && kept.sql == sql;

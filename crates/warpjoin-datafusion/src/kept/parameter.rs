@@ -1,6 +1,7 @@
-//! Parameters of kept plans: constants whose values come with each query.
+//! Parameters of kept plans: constants whose values each query sets.
 //!
-//! To DataFusion a parameter is a function without arguments. It has no value while a query is planned, so no plan depends on it.
+//! For DataFusion a parameter is a function without arguments. It has no value at planning, so no plan depends on its
+//! value.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -16,7 +17,8 @@ use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use warpjoin_device::sync::{self, Mutex};
 
-/// The parameters of one instance of a plan. The query that runs it sets the values; before the first one there are none.
+/// The parameters of one instance of a plan. The query that runs it sets the values; before the first query they have
+/// none.
 #[derive(Default)]
 pub(crate) struct Parameters {
     types: Vec<DataType>,
@@ -29,7 +31,7 @@ impl Parameters {
         Arc::new(Self { types: values.iter().map(ScalarValue::data_type).collect(), values: Mutex::default() })
     }
 
-    /// Sets the values for the next query. Returns whether they are others.
+    /// Sets the values for the next query. Returns whether they differ from the previous ones.
     pub(crate) fn set(&self, values: &[ScalarValue]) -> bool {
         let mut own = sync::locked(&self.values);
         let is_changed = *own != values;
@@ -41,7 +43,8 @@ impl Parameters {
         sync::locked(&self.values).get(at).cloned()
     }
 
-    /// Parameter `at` as an expression with the name `name`. It always has the value of parameter `equal`, perhaps itself.
+    /// Parameter `at` as an expression with the name `name`. It always has the value of parameter `equal`, which may be
+    /// itself.
     pub(crate) fn expr(self: &Arc<Self>, at: usize, equal: usize, name: &str) -> Result<Expr> {
         let data_type = self.types.get(at).cloned();
         let data_type = data_type.ok_or_else(|| DataFusionError::Internal(format!("there is no parameter {at}")))?;
@@ -137,7 +140,8 @@ fn parameter(expr: &Arc<dyn PhysicalExpr>) -> Option<&Parameter> {
     expr.downcast_ref::<ScalarFunctionExpr>()?.fun().inner().downcast_ref::<Parameter>()
 }
 
-/// What an expression that is a parameter has in common with all that always have its value.
+/// Identity of a parameter expression, shared by all parameters that always have its value; `None` for other
+/// expressions.
 pub(crate) fn identity(expr: &Arc<dyn PhysicalExpr>) -> Option<[usize; 2]> {
     parameter(expr).map(Parameter::identity)
 }

@@ -1,4 +1,4 @@
-//! What the names in a text meant when it was planned.
+//! The meaning of the names in a query text when it was planned.
 
 use std::sync::{Arc, Weak};
 

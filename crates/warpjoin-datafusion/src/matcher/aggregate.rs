@@ -60,7 +60,7 @@ impl Matcher<'_> {
     }
 }
 
-/// `node` with another input of `first`, which is `node` or an aggregate below it.
+/// `node` with another input for `first`, which is `node` itself or an aggregate below it.
 fn with_raw_input(
     node: &Arc<dyn ExecutionPlan>,
     first: &Arc<dyn ExecutionPlan>,

@@ -20,7 +20,7 @@ use super::relation::{PhysicalExprs, Relation, checked};
 use super::{Matcher, Outcome};
 use crate::translate::{Scope, is_string, substitute, translate};
 
-/// Most build rows of a join without an equality, which tests all of them for each probe row.
+/// Maximum build rows of a join without an equality, which tests all of them for each probe row.
 const NESTED_ROWS_MAX: usize = 1024;
 
 /// A join, from any of DataFusion's join nodes.
@@ -34,7 +34,7 @@ struct Join<'a> {
     projection: Option<&'a [usize]>,
     null_equals_null: bool,
     null_aware: bool,
-    /// Most output rows.
+    /// Maximum output rows.
     fetch: Option<usize>,
 }
 

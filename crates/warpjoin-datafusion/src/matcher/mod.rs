@@ -65,7 +65,7 @@ enum Outcome {
 pub(crate) struct Matcher<'a> {
     session: &'a Arc<Session>,
     minimum_rows: u64,
-    /// Whether CPU rows are uploaded for filters, projections, sorts and unions, too, although that may not pay off.
+    /// Whether CPU rows are also uploaded for filters, projections, sorts and unions, although that may not pay off.
     offloads_all: bool,
     /// Where columns of files are cached, if they are.
     cache: Option<(Arc<ColumnCache>, CacheSettings)>,
@@ -172,7 +172,8 @@ impl<'a> Matcher<'a> {
         self.keep(node)
     }
 
-    /// The candidate of a scan whose columns can be cached: a table if they are, else an input that will be one.
+    /// The candidate of a scan whose columns can be cached: a table if they are cached, else an input that will become
+    /// one.
     fn cached_scan(&mut self, node: &Arc<dyn ExecutionPlan>) -> Option<Candidate> {
         let (cache, settings) = self.cache.as_ref()?;
         let scan = ParquetScan::of(node)?;
@@ -195,7 +196,7 @@ impl<'a> Matcher<'a> {
         Some(Candidate::upload(&scan, self.next_input - 1).at(node))
     }
 
-    /// The requirement of the query's output order, which stands above its last sort. It joins the part below if that part
+    /// The requirement of the query's output order, a node above its last sort. It joins the part below if that part
     /// keeps the order, so that a limit above can join, too.
     fn output_requirement(
         &mut self,
@@ -248,7 +249,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// As [`Self::input`], for nodes that rows are uploaded for only with `offloads_all`.
+    /// As [`Self::input`], for nodes that justify an upload only with `offloads_all`.
     fn input_if_offloading_all(&mut self, outcome: Outcome) -> Outcome {
         if self.offloads_all
             && let Outcome::Host(plan) = &outcome

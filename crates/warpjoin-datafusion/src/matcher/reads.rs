@@ -1,4 +1,4 @@
-//! Where the rows of a plan come from.
+//! Whether the rows of a plan come from tables.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 
-/// Whether rows come from somewhere: `SELECT 1 + 1` is nobody's work.
+/// Whether rows come from a table: `SELECT 1 + 1` is not work for devices.
 pub(crate) fn reads_tables(node: &Arc<dyn ExecutionPlan>) -> bool {
     let children = node.children();
     if children.is_empty() {

@@ -1,7 +1,7 @@
-//! Windows. Aggregates over whole partitions are a group-by, joined back to its input by the partition, where the input gives
-//! the same rows each time; all else is a window of the device plan.
+//! Windows. Aggregates over whole partitions become a group-by that is joined back to its input by the partition, if
+//! the input gives the same rows each time. All others become a window of the device plan.
 //!
-//! Like joins they start a part: on the CPU they go from row to row.
+//! Like joins they start a part: the CPU evaluates windows row by row.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Matcher<'_> {
 }
 
 impl Relation {
-    /// Each row with the results of a window behind it, and what that adds to a part.
+    /// The rows with the results of a window appended, and the operators that this adds to a part.
     fn window(&self, exprs: &[Arc<dyn WindowExpr>], schema: &SchemaRef) -> Result<(Relation, Operators), Reason> {
         if let Some(relation) = self.more_of_a_window(exprs, schema) {
             return Ok((relation, Operators::default()));
@@ -67,7 +67,7 @@ impl Relation {
         }
     }
 
-    /// The same by a group-by, of whole partitions.
+    /// The same by a group-by, for whole partitions.
     fn windows(&self, exprs: &[Arc<dyn WindowExpr>], schema: &SchemaRef) -> Result<Relation, Reason> {
         let Some(first) = exprs.first() else { return Err(Reason::Node("a window without functions".to_string())) };
         if !is_repeatable(&self.plan) {
@@ -155,7 +155,7 @@ impl Relation {
         checked(Plan { kind, schema: Arc::clone(schema) })
     }
 
-    /// The same as further calls of a window of these partitions that this is already, where its order does.
+    /// The same as further calls of an existing window with these partitions, if its order suffices.
     fn more_of_a_window(&self, exprs: &[Arc<dyn WindowExpr>], schema: &SchemaRef) -> Option<Relation> {
         // The window, and which of its columns are seen.
         let (window, seen) = match &self.plan.kind {
@@ -225,7 +225,8 @@ impl Relation {
     }
 }
 
-/// A call in an order of so many keys and more, where fewer rows are peers; `None` where that matters.
+/// A call with `keys` order keys, evaluated in an order with more keys, where fewer rows are peers; `None` if the
+/// result would differ.
 fn in_finer_order(call: WindowCall, keys: usize) -> Option<WindowCall> {
     let spec = call.function.spec();
     // Without keys all rows of a partition are peers.
@@ -266,8 +267,8 @@ fn whole_partition(expr: &dyn WindowExpr) -> Result<&AggregateFunctionExpr, Reas
     }
 }
 
-/// Whether a plan that is run twice gives the same rows: its first rows may be others, and its sums of floats may differ in
-/// their last bit, which a filter or a key may look at.
+/// Whether a plan that runs twice gives the same rows. A limit may give other rows, and sums of floats may differ in
+/// the last bit, which can change a filter or a key.
 fn is_repeatable(plan: &Plan) -> bool {
     let is_itself = match &plan.kind {
         // Of rows that are equal in its order any may be the first.

@@ -82,19 +82,19 @@ impl Relation {
             WindowWay::Place => None,
             WindowWay::OtherRow | WindowWay::Frame => {
                 let arguments = StandardWindowFunctionExpr::expressions(expr);
-                let argument = arguments.first().ok_or_else(|| declined("of nothing"))?;
+                let argument = arguments.first().ok_or_else(|| declined("without an argument"))?;
                 Some(translate(argument, self.scope())?)
             }
         };
         Ok(WindowCall { function, argument, default, ignores_nulls, frame, data_type })
     }
 
-    /// The value of LAG and LEAD for rows without another row.
+    /// The value of LAG and LEAD where the other row does not exist.
     fn default_of(&self, expr: &WindowUDFExpr, data_type: &DataType) -> Result<Option<Expr>, Reason> {
         let Some(default) = expr.args().get(2) else { return Ok(None) };
         let value = default.downcast_ref::<Literal>().map(Literal::value);
         let Some(value) = value.and_then(|value| value.cast_to(data_type).ok()) else {
-            return Err(Reason::Aggregate(format!("{} with such a default", expr.fun().name())));
+            return Err(Reason::Aggregate(format!("{} with an unsupported default", expr.fun().name())));
         };
         if value.is_null() {
             return Ok(None);
@@ -163,7 +163,7 @@ fn shift_of(expr: &WindowUDFExpr) -> Option<(WindowFunction, bool)> {
     Some((WindowFunction::Shift(if is_before { -rows } else { rows }), skips_nulls))
 }
 
-/// Largest supported position: [`taken`] makes twice as many rows.
+/// Maximum supported position: [`taken`] evaluates twice as many rows.
 const PLACE_MAX: u64 = 1 << 16;
 
 /// FIRST_VALUE, LAST_VALUE or NTH_VALUE. The end from which it counts and IGNORE NULLS follow from the rows whose values its

@@ -1,4 +1,4 @@
-//! Whether a kept plan is what planning the query again gives.
+//! Checks that a kept plan equals a newly made plan of the same query.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub(super) fn check(kept: &Arc<dyn ExecutionPlan>, new: &Arc<dyn ExecutionPlan>)
     )))
 }
 
-/// Whether both plans do the same: have the same nodes with the same words, whatever their order and the numbers of columns.
-/// DataFusion orders keys of a join now in one way, now in another one, and the sides of a join by estimates.
+/// Whether both plans have the same nodes with the same words, ignoring order and column numbers. DataFusion's order of
+/// a join's keys varies, and it orders the sides of a join by estimates.
 pub(super) fn is_same(one: &Arc<dyn ExecutionPlan>, other: &Arc<dyn ExecutionPlan>) -> bool {
     let (one, other) = (lines(one), lines(other));
     let is_same = nodes(&one) == nodes(&other);
@@ -42,7 +42,7 @@ fn nodes(lines: &[String]) -> Vec<Vec<&str>> {
     nodes
 }
 
-/// A line for each node, of parts on devices too.
+/// A line for each node, including the nodes of device parts.
 fn lines(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
     fn add(node: &Arc<dyn ExecutionPlan>, depth: usize, lines: &mut Vec<String>) {
         if let Some(leased) = node.downcast_ref::<LeasedExec>() {
@@ -63,7 +63,7 @@ fn lines(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
     lines
 }
 
-/// The words of a line, sorted, without numbers of columns, and of columns that are cached.
+/// The words of a line, sorted, without column numbers and without numbers of cached columns.
 fn words(line: &str) -> Vec<&str> {
     let mut words: Vec<&str> = line.split([' ', ',', '(', ')', '[', ']']).collect();
     words.retain(|word| {

@@ -1,4 +1,4 @@
-//! Which plans are kept: those whose answer depends on the query, on resident tables, on Parquet files and on nothing else.
+//! Decides which plans are kept: those whose result depends only on the query, resident tables and Parquet files.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,20 +29,20 @@ use super::files::reads_files;
 /// The tables of a plan.
 #[derive(Debug, Clone)]
 pub(super) struct Tables {
-    /// In the order of the scans.
+    /// Ids of the tables, in the order of the scans.
     pub(super) ids: Vec<TableId>,
-    /// Those of files, each once.
+    /// Tables of files, each once.
     of_files: Vec<Arc<dyn TableProvider>>,
 }
 
 impl Tables {
-    /// The files that they have now. `None` if a table can't tell, or only by asking a remote store.
+    /// Listings of their current files. `None` if a table can't list them, or only by a request to a remote store.
     pub(super) async fn listings(&self, session: &SessionState) -> Option<Vec<Listing>> {
         let listings = join_all(self.of_files.iter().map(|table| Listing::of(table, session))).await;
         listings.into_iter().collect()
     }
 
-    /// Adds the table of a scan; `None` if it is of another kind.
+    /// Adds the table of a scan; `None` if it is neither resident nor a table of files.
     fn add(&mut self, scan: &TableScan, kept: &KeptPlans) -> Option<()> {
         let provider = source_as_provider(&scan.source).ok()?;
         if let Some(table) = provider.downcast_ref::<DeviceTableProvider>() {
@@ -60,8 +60,8 @@ impl Tables {
     }
 }
 
-/// The tables of a plan; `None` if the plan is not kept. Kept are queries over at least one table, which are resident or of
-/// Parquet files, whose functions are immutable.
+/// The tables of a plan; `None` if the plan is not kept. A plan is kept if it reads at least one table, all tables are
+/// resident or of Parquet files, and all functions are immutable.
 pub(super) fn tables(plan: &LogicalPlan, kept: &KeptPlans) -> Option<Tables> {
     let (mut tables, mut is_kept) = (Tables { ids: vec![], of_files: vec![] }, true);
     let visited = plan.apply_with_subqueries(|node| {
@@ -173,7 +173,7 @@ impl TableSource for NoTable {
     }
 }
 
-/// The plan without its tables, to compare with others: whoever holds it holds no table.
+/// The plan without its tables, for comparisons: it keeps no table alive.
 pub(super) fn without_tables(plan: &LogicalPlan) -> Result<LogicalPlan> {
     let without = plan.clone().transform_up_with_subqueries(|node| match node {
         LogicalPlan::TableScan(mut scan) => {
@@ -185,7 +185,7 @@ pub(super) fn without_tables(plan: &LogicalPlan) -> Result<LogicalPlan> {
     without.data()
 }
 
-/// Whether a node of a physical plan has state that a second run would find.
+/// Whether a node of a physical plan has state that a second run would see.
 pub(super) fn runs_once(node: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(part) = node.downcast_ref::<WarpjoinExec>() {
         // A template's nodes are reset before they run, so its scans have filters that nobody changes any more.

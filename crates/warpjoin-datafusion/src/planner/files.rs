@@ -1,4 +1,4 @@
-//! What plans over files depend on besides the query.
+//! Dependencies of plans over files.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::exec::WarpjoinExec;
 use crate::kept::{Files, Listing, ReadColumns};
 use crate::runtime::WarpjoinRuntime;
 
-/// What a new plan over tables with these files depends on. `None` if the CPU reads files.
+/// The dependencies of a new plan over tables with these files. `None` if the CPU reads files.
 pub(super) fn files(
     plan: &Arc<dyn ExecutionPlan>,
     listings: Vec<Listing>,
@@ -45,7 +45,7 @@ pub(super) fn reads_files(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<CachedScanExec>() || source.is_some_and(|source| source.downcast_ref::<FileScanConfig>().is_some())
 }
 
-/// Adds the columns of a part; whether the part reads its files through the cache.
+/// Adds the columns of a part; returns whether the part reads its files through the cache.
 fn add_columns(
     part: &WarpjoinExec,
     runtime: &WarpjoinRuntime,

@@ -1,4 +1,4 @@
-//! Planning a query once: the query planner that finds kept plans, and queries by text.
+//! Plans a query once: the query planner that finds kept plans, and queries by text.
 //!
 //! Must not know how kept plans are stored ([`crate::kept`]), or which parts of a plan devices run ([`crate::matcher`]).
 
@@ -40,12 +40,12 @@ pub(crate) struct KeepingPlanner {
 }
 
 impl KeepingPlanner {
-    /// Plans what is not kept with `inner`.
+    /// A planner that uses `inner` for plans that are not kept.
     pub(crate) fn new(inner: Arc<dyn QueryPlanner + Send + Sync>, runtime: Arc<WarpjoinRuntime>) -> Self {
         Self { inner, runtime }
     }
 
-    /// The planner of what `planner` does not keep; `planner` itself if it keeps nothing.
+    /// The inner planner of `planner`; `planner` itself if it is of another type.
     pub(crate) fn inner_of(planner: &Arc<dyn QueryPlanner + Send + Sync>) -> &Arc<dyn QueryPlanner + Send + Sync> {
         let any: &dyn Any = planner.as_ref();
         any.downcast_ref::<Self>().map_or(planner, |ours| &ours.inner)
@@ -113,7 +113,7 @@ fn keeps_plans(session: &SessionState) -> bool {
     options.is_some_and(|options| options.enabled && options.kept_plans > 0)
 }
 
-/// A kept plan, if the files that it reads are as they were when it was made. Otherwise it is forgotten.
+/// A kept plan, if the files that it reads are unchanged. Otherwise the plan is dropped.
 async fn current(known: Option<Bound>, session: &SessionState, kept: &KeptPlans) -> Option<Bound> {
     let known = known?;
     if known.plan.files().are_current(session).await {
@@ -123,7 +123,7 @@ async fn current(known: Option<Bound>, session: &SessionState, kept: &KeptPlans)
     None
 }
 
-/// An instance of a kept plan. `None` if other queries run all of them, or if it is for devices that were lost.
+/// An instance of a kept plan. `None` if other queries use all instances, or if it is for devices that were lost.
 fn instance(
     kept: &Bound,
     runtime: &WarpjoinRuntime,
@@ -163,8 +163,8 @@ fn runs_on_open_devices(plan: &Arc<dyn ExecutionPlan>, runtime: &WarpjoinRuntime
     plan.exists(|node| Ok(is_elsewhere(node))).is_ok_and(|found| !found)
 }
 
-/// How to keep a new plan over `tables`, whose files were listed before it was made. `None` if it can't run twice, reads files when it
-/// runs, or was made without devices.
+/// The form in which to keep a new plan over `tables`, whose files were listed before planning. `None` if it can't run
+/// twice, reads files when it runs, or was made without devices.
 fn keepable(
     plan: &Arc<dyn ExecutionPlan>,
     tables: &Tables,

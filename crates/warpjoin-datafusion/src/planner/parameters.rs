@@ -1,7 +1,8 @@
-//! Queries that differ in literals only, planned once.
+//! Plans queries that differ only in literals once.
 //!
-//! A literal that is compared with a column, and a pattern of LIKE, become parameters. DataFusion plans the query with parameters as if it knew nothing
-//! of their values; that plan is kept if it is, for the values of the query at hand, the plan that the literals give.
+//! A literal that is compared with a column, and a pattern of LIKE, become parameters. DataFusion plans the query with
+//! parameters without knowing their values; that plan is kept if it equals the plan with the literals of the current
+//! query.
 
 use std::sync::Arc;
 
@@ -19,14 +20,14 @@ use super::{KeepingPlanner, bound, check};
 use crate::kept::Instance;
 use crate::kept::parameter::Parameters;
 
-/// A query with placeholders in place of literals, and the values of those.
+/// A query with placeholders in place of literals, and their values.
 pub(super) struct Parameterized {
     pub(super) plan: LogicalPlan,
     pub(super) values: Vec<ScalarValue>,
 }
 
-/// Puts placeholders in the place of the constants that filters and joins compare with. Queries of which other constants are equal
-/// get other plans. `None` if there are no such constants.
+/// Replaces the constants that filters and joins compare with by placeholders. Queries with equal constants in
+/// different places get different plans. `None` if there are no such constants.
 pub(super) fn parameterize(plan: &LogicalPlan, session: &SessionState) -> Result<Option<Parameterized>> {
     let mut values = vec![];
     let plan = plan.clone().transform_down_with_subqueries(|mut node| {
@@ -121,8 +122,8 @@ impl<'a> Lifting<'a> {
         })
     }
 
-    /// The placeholder for a constant that is compared with `operand`; `None` if the value changes more than the constant: the
-    /// operand's type, or whether the comparison is there at all.
+    /// The placeholder for a constant that is compared with `operand`; `None` if the value could change more than the
+    /// constant: the operand's type, or whether the comparison is needed.
     fn placeholder(&mut self, operand: &Expr, op: Operator, constant: &Expr) -> Result<Option<Expr>> {
         let comparison = BinaryExpr::new(Box::new(operand.clone()), op, Box::new(constant.clone()));
         let coerced = self.simplifier.coerce(Expr::BinaryExpr(comparison), &self.schema);
@@ -145,7 +146,7 @@ impl<'a> Lifting<'a> {
     }
 }
 
-/// Longest list that DataFusion turns into comparisons.
+/// Maximum length of a list that DataFusion turns into comparisons.
 const COMPARED_MAX: usize = 3;
 
 /// Whether a pattern of LIKE is more than a comparison.
@@ -153,7 +154,8 @@ fn has_wildcards(pattern: &str) -> bool {
     pattern.contains(['%', '_']) && !pattern.contains('\\') && pattern.chars().any(|c| c != '%')
 }
 
-/// The placeholder of value `at`, which is equal to the value `equal`, and to none before. No text has such placeholders.
+/// The placeholder of value `at`, which equals the value `equal` and none before that. SQL texts have no such
+/// placeholders.
 fn placeholder(at: usize, equal: usize, data_type: DataType) -> Expr {
     let field = Arc::new(Field::new("", data_type, false));
     Expr::Placeholder(Placeholder::new_with_field(format!("{PREFIX}{at} {equal}"), Some(field)))
@@ -166,7 +168,7 @@ fn places_of(id: &str) -> Option<(usize, usize)> {
     Some((at.parse().ok()?, equal.parse().ok()?))
 }
 
-/// Whether an expression has a value of its own.
+/// Whether an expression is a constant.
 fn is_constant(expr: &Expr) -> bool {
     let mut is_constant = true;
     let visited = expr.apply(|part| {
@@ -195,7 +197,7 @@ pub(super) async fn instance(
     Ok(check::is_same(&bound, expected).then(|| Instance::of_parameters(plan, parameters, bound)))
 }
 
-/// Puts the parameters in the place of their placeholders.
+/// Replaces placeholders by their parameters.
 fn with_functions(plan: LogicalPlan, parameters: &Arc<Parameters>) -> Result<LogicalPlan> {
     let of = |expr: Expr| match &expr {
         Expr::Placeholder(Placeholder { id, .. }) => {

@@ -1,4 +1,4 @@
-//! Queries by text: a text that was planned before is neither parsed nor planned again.
+//! Queries by text: a text that was planned before is not parsed or planned again.
 
 use std::sync::Arc;
 
@@ -22,11 +22,12 @@ use crate::runtime::active_query::QueryText;
 /// Adds queries by text to a session.
 #[async_trait]
 pub trait WarpjoinSessionContext {
-    /// Plans a query, or finds the plan of an earlier one: as [`SessionContext::sql`], but a text that was planned before costs no
-    /// parsing, no optimizing and no planning.
+    /// Plans a query, or finds the plan of an earlier one. Like [`SessionContext::sql`], but a text that was planned
+    /// before needs no parsing, optimizing or planning.
     ///
-    /// Plans are kept if all tables are resident or of Parquet files whose columns are cached, and all functions immutable, and for
-    /// as long as tables, files, functions and settings are the same. Any other statement runs as with [`SessionContext::sql`].
+    /// Plans are kept if all tables are resident or of Parquet files whose columns are cached, and all functions are
+    /// immutable. A kept plan is used as long as tables, files, functions and settings are the same. Any other
+    /// statement runs as with [`SessionContext::sql`].
     ///
     /// # Errors
     /// Those of [`SessionContext::sql`].
@@ -47,8 +48,8 @@ pub trait WarpjoinSessionContext {
     /// ```
     async fn query(&self, sql: &str) -> Result<Query>;
 
-    /// As [`Self::query`], of a logical plan that was not optimized: one that was planned before costs no optimizing and no
-    /// planning. Statements that are not queries run as with [`SessionContext::execute_logical_plan`].
+    /// As [`Self::query`], for a logical plan that was not optimized: a plan that was planned before needs no
+    /// optimizing or planning. Statements that are not queries run as with [`SessionContext::execute_logical_plan`].
     ///
     /// # Errors
     /// Those of [`SessionContext::execute_logical_plan`], and of planning.
@@ -76,8 +77,8 @@ impl Query {
         Self { plan, context, is_kept }
     }
 
-    /// The same query with the text that [`WarpjoinRuntime::queries`] tells, such as its SQL, unless it has one. Queries of
-    /// [`WarpjoinSessionContext::query`] have theirs.
+    /// The same query with the text that [`WarpjoinRuntime::queries`] shows, such as its SQL, unless it has a text
+    /// already. Queries of [`WarpjoinSessionContext::query`] have one.
     #[must_use]
     pub fn with_text(self, text: &str) -> Self {
         if let Some(of_query) = self.context.session_config().get_extension::<QueryText>() {
@@ -91,12 +92,12 @@ impl Query {
         self.plan.schema()
     }
 
-    /// What runs. After the run it has the metrics.
+    /// The physical plan. After the run it has the metrics.
     pub fn plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.plan
     }
 
-    /// What runs, and the context to run it in.
+    /// The physical plan, and the context to run it in.
     pub fn into_parts(self) -> (Arc<dyn ExecutionPlan>, Arc<TaskContext>) {
         (self.plan, self.context)
     }
@@ -106,18 +107,18 @@ impl Query {
         self.is_kept
     }
 
-    /// Runs it, and collects its rows.
+    /// Runs the query, and collects its rows.
     ///
     /// # Errors
-    /// Those of the run.
+    /// Returns errors of the execution.
     pub async fn collect(self) -> Result<Vec<RecordBatch>> {
         collect(self.plan, self.context).await
     }
 
-    /// Runs it, and returns its rows as they come.
+    /// Runs the query, and returns its rows as a stream.
     ///
     /// # Errors
-    /// Those of the start.
+    /// Returns errors of starting the execution.
     pub fn stream(self) -> Result<SendableRecordBatchStream> {
         execute_stream(self.plan, self.context)
     }
@@ -160,18 +161,18 @@ impl WarpjoinSessionContext for SessionContext {
 /// A plan to run.
 struct Planned {
     plan: Arc<dyn ExecutionPlan>,
-    /// What is kept of it for later queries.
+    /// The kept plan for later queries, if it is kept.
     bound: Option<Bound>,
     /// Whether it is the plan of an earlier query.
     is_kept: bool,
 }
 
-/// Where plans of a session are kept, if they are.
+/// The runtime that keeps plans of a session, if plans are kept.
 fn runtime_if_kept(state: &SessionState) -> Option<Arc<WarpjoinRuntime>> {
     keeps_plans(state).then(|| state.config().get_extension::<WarpjoinRuntime>()).flatten()
 }
 
-/// Where the plan of a query is kept, and its tables, if it can be.
+/// The runtime that keeps the plan of a query, and its tables, if the plan can be kept.
 fn kept_tables(state: &SessionState, given: &LogicalPlan) -> Option<(Arc<WarpjoinRuntime>, Tables)> {
     let runtime = runtime_if_kept(state)?;
     let tables = eligible::tables(given, runtime.kept_plans())?;
@@ -224,7 +225,7 @@ fn is_same(now: &Arc<dyn TableProvider>, then: Option<&Arc<dyn TableProvider>>) 
     then.is_some_and(|then| Arc::as_ptr(now).addr() == Arc::as_ptr(then).addr())
 }
 
-/// The tables of the names that a session knows.
+/// The tables of those names that the session has.
 async fn providers(
     state: &SessionState,
     references: Vec<TableReference>,
@@ -239,7 +240,8 @@ async fn providers(
     found
 }
 
-/// Plans a logical plan that was not optimized, or finds the plan of an earlier one, or of one that differs in literals only.
+/// Plans a logical plan that was not optimized, or finds the plan of an earlier one that is equal or differs only in
+/// literals.
 async fn plan_given(
     given: &LogicalPlan,
     tables: Tables,
@@ -289,8 +291,8 @@ async fn plan_given(
     Ok(planned)
 }
 
-/// Makes another instance of a parameterized plan, or the first one, if it is what was planned with literals: `planned`, and what that
-/// plan reads.
+/// Adds an instance of a parameterized plan to `home`, or keeps it as a new plan, if it equals `planned`, the plan with
+/// literals.
 async fn keep_parameterized(
     query: &Parameterized,
     key: LogicalKey<&LogicalPlan>,
@@ -346,7 +348,7 @@ async fn new_plan(given: &LogicalPlan, state: &SessionState) -> Result<Arc<dyn E
     planner.create_physical_plan(&state.optimize(given)?, state).await
 }
 
-/// Keeps the plan of a text, if its tables are those of before it was planned.
+/// Keeps the plan of a text, if its tables are the same as before planning.
 async fn keep_text(
     text: &str,
     given: &LogicalPlan,

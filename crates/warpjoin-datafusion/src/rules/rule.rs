@@ -92,8 +92,8 @@ fn refused(plan: Arc<dyn ExecutionPlan>, why: String) -> Arc<dyn ExecutionPlan> 
     Arc::new(RefusedExec::new(plan, Refusal::Devices(why)))
 }
 
-/// Whether a plan has nodes that devices may run; with `strict`, any work. Plans without them open no devices. Where there are
-/// cached columns, devices are open, and may run what reads files, too.
+/// Whether a plan has nodes that devices may run; with `strict`, any work. Plans without such nodes open no devices. If
+/// there are cached columns, devices are open, and may also run nodes that read files.
 pub(crate) fn concerns_devices(
     plan: &Arc<dyn ExecutionPlan>,
     options: &WarpjoinOptions,
@@ -107,7 +107,7 @@ pub(crate) fn concerns_devices(
     Ok(is_device_work || options.strict && !host_work(plan).is_empty())
 }
 
-/// Whether the node starts a part whatever it reads.
+/// Whether the node starts a part over any input.
 fn starts_a_part(node: &Arc<dyn ExecutionPlan>) -> bool {
     is_operator(node) || is_window(node)
 }

@@ -1,8 +1,8 @@
 //! Moves the filters of windowed aggregates into their arguments, because physical windows do not expose filters.
 //!
-//! This logical rule rewrites `sum(x) FILTER (WHERE f) OVER w` to `sum(CASE WHEN f THEN x END) OVER w`, which is the same
-//! for aggregates that ignore nulls. Of several arguments it changes the first one. An argument that fails only for rows
-//! outside the filter then does not fail. Must not know devices.
+//! This logical rule rewrites `sum(x) FILTER (WHERE f) OVER w` to `sum(CASE WHEN f THEN x END) OVER w`, which is the
+//! same for aggregates that ignore nulls. With several arguments it changes the first one. An argument that fails only
+//! for rows outside the filter then does not fail. Must not know devices.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;

@@ -1,4 +1,4 @@
-//! The queries under way of a runtime.
+//! The active queries of a runtime.
 //!
 //! Owns their ids, and which parts belong to one query. Must not know what a query does.
 
@@ -13,20 +13,20 @@ use crate::runtime::active_query::{ActiveQuery, QueryPart};
 use crate::runtime::ended::QueryEnded;
 use crate::runtime::query_info::QueryInfo;
 
-/// The queries under way of a runtime.
+/// The active queries of a runtime.
 #[derive(Default)]
 pub(crate) struct ActiveQueries(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// By the address of their context.
+    /// Queries by the address of their context.
     by_context: HashMap<usize, Arc<ActiveQuery>>,
     last_id: u64,
 }
 
 impl ActiveQueries {
-    /// A part of the query that runs in `context`, with the nodes that it replaces. The query is listed as long as one of its parts
-    /// is there and runs.
+    /// A part of the query that runs in `context`, with the nodes that it replaces. The query is listed as long as one
+    /// of its parts exists and runs.
     pub(crate) fn part(&self, context: &Arc<TaskContext>, root: &Arc<dyn ExecutionPlan>) -> Arc<QueryPart> {
         let mut known = locked(&self.0);
         let Known { by_context, last_id } = &mut *known;
@@ -38,7 +38,7 @@ impl ActiveQueries {
         QueryPart::new(Arc::clone(query), root)
     }
 
-    /// The queries of which a part runs or waits, the oldest first.
+    /// The queries with a part that runs or waits, oldest first.
     pub(crate) fn list(&self) -> Vec<QueryInfo> {
         // Without the lock: a plan prints itself.
         let queries: Vec<_> = locked(&self.0).by_context.values().cloned().collect();
@@ -47,7 +47,7 @@ impl ActiveQueries {
         infos
     }
 
-    /// Ends a query; whether there is one with this id.
+    /// Ends a query; returns whether there is one with this id.
     pub(crate) fn kill(&self, id: u64) -> bool {
         let found = locked(&self.0).by_context.values().find(|query| query.id() == id).cloned();
         let found = found.filter(|query| query.is_under_way());

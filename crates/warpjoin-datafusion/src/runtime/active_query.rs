@@ -1,4 +1,4 @@
-//! A query under way, and its parts on the devices.
+//! An active query, and its parts on the devices.
 //!
 //! A query is what runs in one [`TaskContext`]. Must not know what its parts do.
 //!
@@ -41,10 +41,10 @@ impl QueryText {
     }
 }
 
-/// A query under way.
+/// An active query.
 pub(crate) struct ActiveQuery {
     id: u64,
-    /// Weak: it may keep tables. Its address stays its own as long as this is there.
+    /// Weak, because a context may keep tables. The weak reference keeps the address unique.
     context: Weak<TaskContext>,
     text: Option<Arc<QueryText>>,
     timeout: Option<Duration>,
@@ -55,15 +55,15 @@ pub(crate) struct ActiveQuery {
 
 #[derive(Default)]
 struct Progress {
-    /// Parts that are there.
+    /// Number of existing parts.
     parts: usize,
     /// When the first part was polled.
     started: Option<Instant>,
-    /// Ends the query when its time is over. Only while there are parts.
+    /// The task that ends the query when its time is over; only while there are parts.
     timer: Option<SpawnedTask<()>>,
-    /// Of its device work.
+    /// Cancellations of its device work.
     cancellations: Vec<Weak<Cancellation>>,
-    /// The nodes of its first part. Only while there are parts: they may keep tables.
+    /// The nodes of its first part; only while there are parts, as nodes may keep tables.
     root: Option<Arc<dyn ExecutionPlan>>,
 }
 
@@ -104,7 +104,7 @@ impl ActiveQuery {
         }
     }
 
-    /// What is known of it; `None` if no part of it runs.
+    /// Information about the query; `None` if no part of it runs.
     pub(super) fn info(&self) -> Option<QueryInfo> {
         let (started, root) = {
             let progress = locked(&self.progress);
@@ -129,7 +129,8 @@ impl ActiveQuery {
         self.ended.borrow().clone()
     }
 
-    /// A task that ends it when its time is over, not a thread. `sleep` needs the timer of a tokio runtime, and panics without.
+    /// A task that ends the query when its time is over. `sleep` needs the timer of a tokio runtime, and panics without
+    /// one.
     fn timer(self: &Arc<Self>, started: Instant, limit: Duration) -> SpawnedTask<()> {
         let sleep = tokio::time::sleep(limit.saturating_sub(started.elapsed()));
         let query = Arc::downgrade(self);
@@ -142,7 +143,7 @@ impl ActiveQuery {
     }
 }
 
-/// A part of a query that runs on the devices, or on the CPU in their place.
+/// A part of a query that runs on the devices, or on the CPU after a fallback.
 pub(crate) struct QueryPart {
     query: Arc<ActiveQuery>,
 }
@@ -157,12 +158,12 @@ impl QueryPart {
         Arc::new(Self { query })
     }
 
-    /// A part of a query that no runtime knows.
+    /// A part of a query that is not listed by a runtime.
     pub(crate) fn alone(context: &Arc<TaskContext>, root: &Arc<dyn ExecutionPlan>) -> Arc<Self> {
         Self::new(ActiveQuery::new(0, context), root)
     }
 
-    /// The part runs: the time of its query begins, unless another part has begun it.
+    /// Marks the part as running. This starts the time of its query, unless another part has started it.
     pub(crate) fn start(&self) {
         let mut progress = locked(&self.query.progress);
         let started = *progress.started.get_or_insert_with(Instant::now);
@@ -183,7 +184,7 @@ impl QueryPart {
         self.query.why_ended()
     }
 
-    /// Cancels this work when the query is ended, even if nobody polls the part.
+    /// Cancels `work` when the query is ended, even if the part is not polled.
     pub(crate) fn cancels(&self, work: &Arc<Cancellation>) {
         let mut progress = locked(&self.query.progress);
         progress.cancellations.retain(|other| other.strong_count() > 0);
@@ -195,7 +196,7 @@ impl QueryPart {
         }
     }
 
-    /// What `work` returns, unless the query is ended first: then `work` is dropped.
+    /// The result of `work`; if the query is ended first, `work` is dropped.
     pub(crate) async fn unless_ended<T>(&self, work: impl Future<Output = T>) -> Result<T, QueryEnded> {
         let mut receiver = self.query.ended.subscribe();
         let ended = pin!(async move {
@@ -215,7 +216,7 @@ impl QueryPart {
         }
     }
 
-    /// The batches, until the query is ended: then an error.
+    /// The batches, or an error once the query is ended.
     pub(crate) fn until_ended(self: Arc<Self>, batches: SendableRecordBatchStream) -> SendableRecordBatchStream {
         let schema = batches.schema();
         let batches = stream::unfold(Some((batches, self)), async |rest| {

@@ -53,7 +53,7 @@ impl Admission {
 }
 
 impl PermitOfQuery {
-    /// Whether the query has a permit, and does not wait for it. `None`: neither.
+    /// Whether the query has a permit (true) or waits for one (false). `None`: neither.
     pub(crate) fn is_acquired(&self) -> Option<bool> {
         locked(&self.0).upgrade().map(|permit| permit.0.initialized())
     }

@@ -1,4 +1,4 @@
-//! Why somebody ended a query that had more to do.
+//! Why a query was ended before it was complete.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use datafusion::common::DataFusionError;
 
 use crate::config::QueryTimeout;
 
-/// Why a query was ended that had more to do. It is the root of the query's [`DataFusionError`], as
+/// Why a query was ended before it was complete. It is the root of the query's [`DataFusionError`], as
 /// [`External`](DataFusionError::External).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -21,7 +21,7 @@ pub enum QueryEnded {
         /// The value of the setting.
         limit: Duration,
     },
-    /// [`WarpjoinRuntime::kill`](crate::WarpjoinRuntime::kill), or the statement `KILL`.
+    /// It was ended by [`WarpjoinRuntime::kill`](crate::WarpjoinRuntime::kill) or the statement `KILL`.
     #[error("the query was cancelled by KILL {id}")]
     Killed {
         /// The query's id.

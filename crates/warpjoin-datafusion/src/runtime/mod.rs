@@ -119,20 +119,20 @@ impl WarpjoinRuntime {
         &self.admission
     }
 
-    /// Queries under way.
+    /// The active queries.
     pub(crate) fn active_queries(&self) -> &ActiveQueries {
         &self.active_queries
     }
 
-    /// The queries of all sessions that use the devices, or wait for them, the oldest first.
+    /// The queries of all sessions that use the devices or wait for them, oldest first.
     pub fn queries(&self) -> Vec<QueryInfo> {
         self.active_queries.list()
     }
 
-    /// Ends a query: it fails with [`QueryEnded::Killed`], and gives its memory back. Does not wait for that.
+    /// Ends a query: it fails with [`QueryEnded::Killed`], and frees its memory. Does not wait for that.
     ///
     /// # Errors
-    /// When no query under way has this id.
+    /// When no active query has this id.
     pub fn kill(&self, id: u64) -> Result<()> {
         if self.active_queries.kill(id) {
             return Ok(());
@@ -145,7 +145,7 @@ impl WarpjoinRuntime {
         &self.kept_plans
     }
 
-    /// Forgets the plans of earlier queries: each query is planned again.
+    /// Drops the plans of earlier queries: each query is planned again.
     pub fn clear_plans(&self) {
         self.kept_plans.clear();
     }
@@ -169,8 +169,8 @@ impl WarpjoinRuntime {
         caches.iter().filter_map(|(session, cache)| Some((session.upgrade()?, Arc::clone(cache)))).collect()
     }
 
-    /// Frees the memory of all columns of files that are cached on devices, as far as no query uses them: the next query that
-    /// needs them reads the files again.
+    /// Frees the memory of all cached columns of files that no query uses: the next query that needs them reads the
+    /// files again.
     pub fn clear_cache(&self) {
         self.caches().iter().for_each(|(_, cache)| cache.clear());
     }

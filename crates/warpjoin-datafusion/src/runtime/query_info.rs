@@ -1,9 +1,10 @@
-//! What is told of a query under way.
+//! Information about an active query.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A query under way, as it was when it was listed. [`WarpjoinRuntime::queries`](crate::WarpjoinRuntime::queries) lists them.
+/// Information about an active query at the time of listing.
+/// [`WarpjoinRuntime::queries`](crate::WarpjoinRuntime::queries) lists them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueryInfo {
     id: u64,
@@ -12,7 +13,7 @@ pub struct QueryInfo {
     text: String,
 }
 
-/// What a query under way does.
+/// State of an active query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum QueryState {
@@ -22,7 +23,7 @@ pub enum QueryState {
     Running,
     /// The CPU runs it: after a fallback, or between two parts on the devices.
     Cpu,
-    /// It was ended. It is listed until its memory is free and its stream has gone.
+    /// It was ended. It is listed until its memory is freed and its stream is dropped.
     Cancelled,
 }
 
@@ -31,12 +32,12 @@ impl QueryInfo {
         Self { id, state, elapsed, text }
     }
 
-    /// Names the query in its runtime: for [`WarpjoinRuntime::kill`](crate::WarpjoinRuntime::kill).
+    /// Id of the query in its runtime, for [`WarpjoinRuntime::kill`](crate::WarpjoinRuntime::kill).
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// What it does.
+    /// Its state.
     pub fn state(&self) -> QueryState {
         self.state
     }

@@ -25,7 +25,7 @@ use crate::runtime::worker;
 /// Batches buffered between a stream and its upload.
 const WAITING_BATCHES_MAX: usize = 16;
 
-/// Items that a thread makes ahead of whoever reads them.
+/// Items that a thread produces ahead of the reader.
 const ITEMS_AHEAD: usize = 1;
 
 /// A message to an upload. If the channel closes before `End`, the upload is cancelled.
@@ -41,7 +41,7 @@ pub(crate) fn upload_channel() -> (mpsc::Sender<Upload>, mpsc::Receiver<Upload>)
     mpsc::channel(WAITING_BATCHES_MAX)
 }
 
-/// Runs `work` on a thread of its own. The future returns its result, or an error with the message of its panic.
+/// Runs `work` on its own thread. The future returns its result, or an error with the message of its panic.
 ///
 /// # Errors
 /// Returns an error if the system cannot start a thread.
@@ -67,8 +67,8 @@ pub(crate) fn on_thread<T: Send + 'static>(
     })
 }
 
-/// Goes over `items` on a thread of its own, some of them ahead of whoever reads the stream, and not beyond if it is dropped.
-/// Ends with the first error, or with the message of a panic.
+/// Iterates over `items` on its own thread, slightly ahead of the reader of the stream, and stops if the stream is
+/// dropped. Ends with the first error, or with the message of a panic.
 ///
 /// # Errors
 /// Returns an error if the system cannot start a thread.
@@ -154,7 +154,7 @@ async fn send_part(part: usize, mut rows: SendableRecordBatchStream, upload: mps
 pub(crate) struct CancelOnDrop(Arc<Cancellation>);
 
 impl CancelOnDrop {
-    /// What the work looks at.
+    /// The cancellation that the work polls.
     pub(crate) fn cancellation(&self) -> Arc<Cancellation> {
         Arc::clone(&self.0)
     }
@@ -166,8 +166,8 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Uploads the received batches to the session's devices, or to the first alone if they have no more than `home_bytes_max`. Blocks,
-/// so call it on a thread of its own.
+/// Uploads the received batches to the session's devices, or to the first alone if they take at most `home_bytes_max`.
+/// Blocks, so call it on its own thread.
 ///
 /// # Errors
 /// Returns [`warpjoin::Error::Cancelled`] if it is cancelled or the sender is dropped early, and errors of the upload.

@@ -25,7 +25,7 @@ use warpjoin_device::trim_open_gpus;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Most idle threads, of all kinds.
+/// Maximum idle threads, of all kinds.
 const IDLE_MAX: usize = 16;
 /// [`Workers::idle_time`] of the process's threads.
 const IDLE_TIME: Duration = Duration::from_secs(30);
@@ -35,11 +35,11 @@ const STACK_BYTES: usize = 64 << 20;
 /// The idle threads. Taking a thread out of the list implies sending it one job.
 pub(crate) struct Workers {
     idle: Mutex<Vec<Worker>>,
-    /// Threads that are there, busy or idle.
+    /// Number of threads, busy or idle.
     threads: AtomicUsize,
     /// How long an idle thread waits for a job.
     idle_time: Duration,
-    /// What the last thread does that ends after idling.
+    /// Called by the last thread that ends after idling.
     when_unused: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -74,7 +74,8 @@ impl Counted {
         Self(Some(workers))
     }
 
-    /// The thread leaves; whether it was the last one. Of several that leave together one is.
+    /// Removes the thread from the count; returns whether it was the last one. Exactly one of several that leave
+    /// together is.
     fn leave(&mut self) -> bool {
         self.0.take().is_some_and(|workers| workers.threads.fetch_sub(1, Ordering::Relaxed) == 1)
     }

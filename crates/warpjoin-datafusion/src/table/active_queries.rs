@@ -1,4 +1,4 @@
-//! The table `warpjoin.queries`: the queries under way.
+//! The table `warpjoin.queries`: the active queries.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use datafusion::prelude::SessionContext;
 use crate::runtime::WarpjoinRuntime;
 use crate::table::system::{self, SystemRows};
 
-/// Registers the table `warpjoin.queries` in the default catalog of `context`: a row for each query, of any session, that uses the
-/// devices of the session's runtime or waits for them, the oldest first. See [`WarpjoinRuntime::queries`].
+/// Registers the table `warpjoin.queries` in the default catalog of `context`: a row for each query, of any session,
+/// that uses the devices of the session's runtime or waits for them, oldest first. See [`WarpjoinRuntime::queries`].
 ///
 /// | column | type | meaning |
 /// | --- | --- | --- |
 /// | `id` | unsigned 64-bit integer | for [`WarpjoinRuntime::kill`] |
 /// | `state` | string | `waiting` (for admission), `running` (on the devices), `cpu` (after a fallback, or between two parts on the devices) or `cancelled` (its memory is not free yet, or its stream is still there) |
-/// | `seconds` | 64-bit float | since its first part began to run or to wait |
+/// | `seconds` | 64-bit float | time since its first part began to run or to wait |
 /// | `query` | string | its SQL, if it is a [`Query`](crate::Query); else the first node that the devices replace |
 ///
 /// No column is null.

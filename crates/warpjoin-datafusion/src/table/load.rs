@@ -14,12 +14,12 @@ use crate::runtime::thread::{CancelOnDrop, Upload, on_thread, receive_table, upl
 pub(crate) enum LoadError {
     /// The rows could not be read.
     Source(DataFusionError),
-    /// They could not be encoded, or brought to the devices.
+    /// The rows could not be encoded or uploaded to the devices.
     Device(warpjoin::Error),
 }
 
 impl LoadError {
-    /// What a thread that worked on a device has ended with. Its panic is a defect of the engine.
+    /// The result of a thread that worked on a device. Its panic is a defect of the engine.
     pub(crate) fn of_thread<T>(ended: Result<warpjoin::Result<T>>) -> Result<T, Self> {
         ended.unwrap_or_else(|error| Err(warpjoin::Error::Internal(error.to_string()))).map_err(Self::Device)
     }
@@ -34,8 +34,8 @@ impl From<LoadError> for DataFusionError {
     }
 }
 
-/// Loads what `send` sends, with a limit on the memory in use, to the first device alone if it has no more than `home_bytes_max`.
-/// Ends early if the future is dropped.
+/// Loads the batches that `send` sends, with a limit on the memory in use; to the first device alone if they take at
+/// most `home_bytes_max`. Ends early if the future is dropped.
 ///
 /// # Errors
 /// Returns errors of `send`, unsupported types, and running out of device memory.

@@ -1,4 +1,4 @@
-//! Resident tables in DataFusion: table provider, scan node and statistics. And tables that show a runtime's state.
+//! Resident tables in DataFusion: table provider, scan node and statistics. Also tables that show a runtime's state.
 //!
 //! Owns what DataFusion sees of a resident table. Must not know the matcher or how parts run.
 

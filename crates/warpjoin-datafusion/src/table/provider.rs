@@ -27,19 +27,20 @@ use crate::table::statistics::table_statistics;
 #[derive(Debug, Clone)]
 pub struct DeviceTableProvider {
     table: Arc<Table>,
-    /// Shared by clones: the table goes when the last of them goes.
+    /// Shared by clones: the table is dropped with the last of them.
     registered: Arc<Registered>,
 }
 
 impl DeviceTableProvider {
-    /// A provider of a table that is already on the devices. Its columns go to the host's memory when queries need theirs.
+    /// A provider of a table that is already on the devices. Its columns are evicted to host memory when queries need
+    /// the room.
     pub fn new(table: Arc<Table>) -> Self {
         table.make_room_when_asked();
         Self { table, registered: Arc::new(Registered::new()) }
     }
 
-    /// Loads all rows of `stream` onto the session's devices, batch by batch: onto the first of several GPUs alone, as long as that
-    /// has room.
+    /// Loads all rows of `stream` onto the session's devices, batch by batch. With several GPUs, they are loaded onto
+    /// the first one alone, as long as it has room.
     ///
     /// # Errors
     /// Returns errors of the stream, unsupported types, and running out of device memory.
@@ -50,7 +51,7 @@ impl DeviceTableProvider {
         Ok(Self::new(Arc::new(table)))
     }
 
-    /// Names the table in kept plans.
+    /// Identifies the table in kept plans.
     pub(crate) fn id(&self) -> TableId {
         self.registered.id()
     }
@@ -84,8 +85,8 @@ pub async fn load_table(context: &SessionContext, name: impl Into<TableReference
     Ok(provider)
 }
 
-/// Registers a table in place of another one. A catalog takes no table under a name that is in use; if it refuses the new
-/// one, the old one is registered again.
+/// Registers a table in place of another one. A catalog accepts no table under a name that is in use, so the old one is
+/// removed first; if the catalog refuses the new one, the old one is registered again.
 fn replace_table(context: &SessionContext, name: &TableReference, table: Arc<dyn TableProvider>) -> Result<()> {
     let old = context.deregister_table(name.clone())?;
     let Err(error) = context.register_table(name.clone(), table) else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! The plan node that reads a resident table.
 //!
-//! Inside a device part it only names resident columns. Executed as a DataFusion node it downloads them, as far as somebody
-//! wants their rows.
+//! Inside a device part it only names resident columns. Executed as a DataFusion node it downloads them, as far as rows
+//! are requested.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

@@ -24,7 +24,7 @@ pub(super) trait SystemRows: Debug + Send + Sync + 'static {
 
     fn schema() -> Schema;
 
-    /// Columns of the rows as they are now.
+    /// The current rows, as columns.
     fn columns(runtime: &WarpjoinRuntime) -> Vec<ArrayRef>;
 }
 
@@ -68,7 +68,7 @@ impl<R: SystemRows> TableProvider for SystemTable<R> {
         TableType::View
     }
 
-    /// The rows are those of now.
+    /// Returns the current rows.
     async fn scan(
         &self,
         state: &dyn CatalogSession,

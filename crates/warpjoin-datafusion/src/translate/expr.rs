@@ -36,7 +36,7 @@ pub(crate) fn translate(expr: &PhysicalExprRef, scope: Scope<'_>) -> Result<Expr
         return Err(Reason::Expression(format!("{expr} is volatile")));
     }
     if any(expr, &|node| node.is::<DynamicFilterPhysicalExpr>()) {
-        return Err(Reason::Expression("of a filter that changes while the query runs".to_string()));
+        return Err(Reason::Expression("of a dynamic filter, which changes while the query runs".to_string()));
     }
     Translation::new(scope).translate(expr)
 }
@@ -66,7 +66,8 @@ fn replace_columns(
     replaced.map_err(|error| Reason::Expression(format!("{expr}: {}", error.strip_backtrace())))
 }
 
-/// Deepest supported expression. Functions that traverse expressions recurse as deep, on threads with small stacks, too.
+/// Maximum depth of a supported expression: functions that traverse expressions are recursive, and run on threads with
+/// small stacks, too.
 const DEPTH_MAX: usize = 400;
 
 pub(super) fn depth(expr: &PhysicalExprRef) -> usize {
@@ -399,7 +400,7 @@ fn not_distinct(left: Expr, right: Expr) -> Result<ExprKind, Reason> {
     Ok(ExprKind::Case { branches: vec![(either_null, both_null)], otherwise: Some(Box::new(equal)) })
 }
 
-/// Most parts of an expression that is copied. Nested copies grow exponentially.
+/// Maximum parts of an expression that is copied. Nested copies grow exponentially.
 const COPIED_PARTS_MAX: usize = 256;
 
 /// Checks that an expression is short enough to be copied.

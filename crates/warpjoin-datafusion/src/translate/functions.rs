@@ -17,7 +17,7 @@ use warpjoin::function::{Constant, Function, Interval, Written};
 use super::expr::{boolean, check_copied, is_constant, unsupported};
 use super::{Translation, literal};
 
-/// Functions whose last bit depends on who computes them.
+/// Functions whose last bit depends on the implementation.
 const INEXACT: [&str; 22] = [
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh", "cot", "degrees", "exp", "ln",
     "log", "log10", "log2", "power", "radians", "sin", "sinh", "tan",
@@ -58,7 +58,7 @@ impl Translation<'_> {
             return Err(Reason::Expression(format!("{expr}: function {name}{why}")));
         };
         if !is_datafusions(function.fun()) {
-            return Err(Reason::Expression(format!("{expr}: a function of one's own, {name}")));
+            return Err(Reason::Expression(format!("{expr}: {name} is not DataFusion's own function")));
         }
         let Written::CallWith { constants, bind } = known.spec().written else {
             return Ok(ExprKind::Function(known, self.translated(function.args(), &[])?));
@@ -110,7 +110,7 @@ fn constant(argument: Option<&Arc<dyn PhysicalExpr>>) -> Result<Option<Constant>
     })
 }
 
-/// A constant interval, as what is added; `None` for other types, and null.
+/// A constant interval to add, negated if `is_subtracted`; `None` for other types, and null.
 pub(super) fn interval(value: &ScalarValue, is_subtracted: bool) -> Option<Interval> {
     let (months, days, nanoseconds) = match value {
         ScalarValue::IntervalYearMonth(Some(months)) => (*months, 0, 0),

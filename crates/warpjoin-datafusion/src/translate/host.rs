@@ -184,7 +184,7 @@ fn equality(expr: &Arc<dyn PhysicalExpr>, value: &str) -> Option<StringTest> {
     })
 }
 
-/// How many characters of the string `expr` takes from its beginning: of `substr(string, 1, n)` and `left(string, n)`.
+/// The number of leading characters that `substr(string, 1, n)` or `left(string, n)` takes.
 fn prefix_chars(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     let call = expr.downcast_ref::<ScalarFunctionExpr>().filter(|call| is_datafusions(call.fun()))?;
     let chars = match (call.name(), call.args()) {
@@ -196,7 +196,7 @@ fn prefix_chars(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     usize::try_from(integer(chars)?).ok()
 }
 
-/// How many of the first characters of the string `expr` depends on; `None`: on all of them, or that is not known.
+/// The number of leading characters of the string that `expr` depends on; `None`: all of them, or unknown.
 fn prefix_chars_read(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     if expr.is::<Column>() {
         return None;

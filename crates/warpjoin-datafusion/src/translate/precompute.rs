@@ -18,9 +18,9 @@ use super::{Translation, is_string};
 
 type PhysicalExprRef = Arc<dyn PhysicalExpr>;
 
-/// Most attempts with computed strings as operands in one translation. Each attempt translates parts again.
+/// Maximum attempts with computed strings as operands in one translation. Each attempt translates parts again.
 const TRIALS_MAX: u32 = 16;
-/// Deepest expression for such an attempt.
+/// Maximum depth of an expression for such an attempt.
 const TRIED_DEPTH_MAX: usize = 64;
 
 /// Name of the column of a computed operand.

@@ -17,7 +17,7 @@ use super::host::is_text;
 use super::is_string;
 use crate::kept::parameter::is_parameter;
 
-/// Functions that succeed for all arguments, beside those that devices have ([`function_named`]).
+/// Functions that succeed for all arguments, besides those that devices support ([`function_named`]).
 const TOTAL: [&str; 46] = [
     "acos",
     "acosh",

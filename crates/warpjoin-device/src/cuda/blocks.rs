@@ -58,7 +58,8 @@ struct Slab {
 }
 
 impl Blocks {
-    /// An empty cache that adds its bytes to `total_bytes`, and keeps larger blocks as long as these are no more than the maximum.
+    /// An empty cache that adds its bytes to `total_bytes`, and keeps larger blocks as long as they stay within the
+    /// maximum.
     pub(super) fn with_total(total_bytes: Arc<AtomicU64>, total_bytes_max: u64) -> Self {
         Self { total_bytes, total_bytes_max, ..Self::default() }
     }

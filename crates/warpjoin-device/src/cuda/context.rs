@@ -106,8 +106,8 @@ impl Context {
         self.check("cuCtxSetCurrent", unsafe { functions::cuCtxSetCurrent(self.raw) })
     }
 
-    /// Whether an asynchronous copy may read `bytes` after the call: the driver copies only pageable memory at once, and only
-    /// where the GPU does not read it by itself. The context must be current.
+    /// Whether an asynchronous copy may read `bytes` after the call returns: the driver copies bytes during the call
+    /// only from pageable memory that the GPU does not read by itself. The context must be current.
     pub(super) fn reads_late(&self, bytes: &[u8]) -> bool {
         // Stays 0 for memory that CUDA does not know, which is pageable. (For one attribute there is a call, which fails then.)
         let mut kind = 0_u32;

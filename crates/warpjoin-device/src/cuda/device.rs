@@ -1,6 +1,6 @@
 //! One GPU: the CUDA implementation of [`DeviceBackend`].
 //!
-//! Owns the way of a module from source to loaded kernels. Must not check what the front end has checked.
+//! Owns the steps from a module's source to loaded kernels. Must not check what the front end has checked.
 
 use std::any::Any;
 use std::ops::Range;
@@ -32,7 +32,7 @@ pub(super) struct CudaDevice {
     cache: KernelCache,
 }
 
-/// NVRTC, and what it compiles to. Without it a GPU has the prebuilt kernels only.
+/// NVRTC, and its compilation target. Without it a GPU has only the prebuilt kernels.
 #[derive(Debug, Clone, Copy)]
 struct Compiler {
     nvrtc: &'static Nvrtc,

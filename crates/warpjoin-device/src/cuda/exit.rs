@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use crate::{DeviceError, Result};
 
-/// The longest that the end of the process waits. A kernel compiles in less.
+/// Maximum time that the end of the process waits. A kernel compiles in less.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Libraries make some of their objects when these are first used, mostly in the first uses.
+/// Number of first uses after each of which the exit handler is registered again: libraries create some objects lazily,
+/// mostly in their first uses.
 const OFTEN: usize = 64;
 
 static STATE: Mutex<State> = Mutex::new(State { uses: 0, ended: 0, is_ending: false });
@@ -55,8 +56,8 @@ impl Drop for LibraryInUse {
     }
 }
 
-/// Has the end of the process wait for all uses, before the destructors of libraries that are loaded by now: the last function that
-/// was registered runs first.
+/// Makes the end of the process wait for all uses, before the destructors of the libraries loaded so far: exit handlers
+/// run in reverse order of registration.
 pub(super) fn wait_at_exit() {
     // SAFETY: the function takes nothing, unwinds never, and stays as long as the process.
     if unsafe { libc::atexit(wait_for_uses) } != 0 {

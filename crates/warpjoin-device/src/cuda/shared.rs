@@ -21,7 +21,8 @@ use crate::Result;
 const IDLE_MAX: usize = 16;
 /// Maximum number of idle streams that keep memory, which other streams cannot use.
 const IDLE_WITH_BLOCKS_MAX: usize = 4;
-/// Part of the GPU's memory that streams may keep: the budget counts it as free, and so it goes when somebody needs it.
+/// Streams may keep this fraction of the GPU's memory (1 / divisor). The budget counts it as free, so it is released
+/// when needed.
 const KEPT_SHARE: u64 = 4;
 /// Pinned bytes of a stream, for reads of a few words.
 pub(super) const SCRATCH_BYTES: usize = 4096;
@@ -38,7 +39,7 @@ pub(super) struct Shared {
     /// Bytes of freed buffers that all streams keep.
     pub(super) kept_bytes: Arc<AtomicU64>,
     idle: Mutex<Vec<RawStream>>,
-    /// What each stream keeps, in use or idle.
+    /// The memory kept by each stream, in use or idle.
     kept: Mutex<Vec<Kept>>,
     /// Allocated when the device is opened, since the allocation waits for running kernels.
     pub(super) host_words: Arc<HostWords>,

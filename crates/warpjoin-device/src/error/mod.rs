@@ -80,7 +80,7 @@ pub enum DeviceError {
         /// Free bytes of the device, for any process; `None` if unknown.
         physical_free_bytes: Option<u64>,
     },
-    /// The host has too little memory for what should lie there beside a device.
+    /// The host has too little memory for a device's buffers in host memory.
     #[error(
         "{device}: out of host memory: {asked_bytes} bytes requested, {free_bytes} free of a budget of {limit_bytes}; raise \
          warpjoin.host_memory or the memory that this process may use, or set warpjoin.spill_path to a folder for files"

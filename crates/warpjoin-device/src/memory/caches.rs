@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Holds device memory that can be had again at a cost.
+/// Holds device memory that can be freed, and restored later at a cost.
 pub trait MemoryCache: Send + Sync {
     /// Frees memory that no work uses, at least `bytes` if it can. Returns whether it freed any.
     ///
-    /// Any thread may call this, in the midst of its work, so it must not allocate device memory, and must not wait for a
-    /// thread that does.
+    /// Any thread may call this in the middle of its work, so it must not allocate device memory, and must not wait for
+    /// a thread that does.
     fn give_back(&self, bytes: u64) -> bool;
 }
 

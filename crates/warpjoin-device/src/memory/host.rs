@@ -1,9 +1,9 @@
-//! How much of the host's memory there is.
+//! The size of host memory.
 
-/// Where the system says how much memory there is, and how much of it this process may use.
+/// Files in which the system reports its memory, and how much of it this process may use.
 const MEMORY_FILE: &str = "/proc/meminfo";
 const LIMIT_FILES: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-/// Where the system does not say it.
+/// Assumed memory if the system does not report it.
 const UNKNOWN_BYTES: u64 = 8 << 30;
 
 /// The host's memory that this process may use, in bytes.

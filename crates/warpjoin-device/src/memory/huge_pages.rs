@@ -3,8 +3,8 @@
 /// Bytes of a huge page, on most systems.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Asks the system to take huge pages for memory that nobody has touched yet. Else touching it, 4 KiB at a time, takes longer
-/// than a copy from a GPU. Without effect where the system has none.
+/// Asks the system to use huge pages for memory that was not touched yet. Otherwise the first touch, 4 KiB at a time,
+/// takes longer than a copy from a GPU. Without effect if the system has no huge pages.
 pub fn take_huge_pages<T>(memory: &mut [T]) {
     let range = memory.as_mut_ptr_range();
     let begin = (range.start as usize).next_multiple_of(HUGE_PAGE_BYTES);

@@ -18,16 +18,16 @@ pub use huge_pages::take_huge_pages;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// The share of the host's memory that buffers of all devices may take together.
+/// Buffers of all devices together may take this fraction of host memory (1 / divisor).
 const HOST_DIVISOR: u64 = 2;
 
-/// The memory that buffers of this process take from the host. Its budget is half of what the process may use.
+/// Accounting of the host memory in buffers of this process. Its budget is half of the memory that the process may use.
 pub(crate) fn host_memory() -> Arc<MemoryPool> {
     static MEMORY: OnceLock<Arc<MemoryPool>> = OnceLock::new();
     Arc::clone(MEMORY.get_or_init(|| Arc::new(MemoryPool::new(usable_host_bytes() / HOST_DIVISOR))))
 }
 
-/// Counts the bytes allocated on one device, or of the host, against a budget.
+/// Counts the bytes allocated on one device, or in host memory, against a budget.
 #[derive(Debug)]
 pub struct MemoryPool {
     limit_bytes: AtomicU64,

@@ -29,7 +29,7 @@ const OLDEST: (c_int, c_int) = (12, 0);
 /// query has the same floating-point results on both. `-v` adds registers and spills to the log.
 const OPTIONS: [&str; 4] = ["--std=c++17", "--device-int128", "--fmad=false", "--ptxas-options=-v"];
 
-/// The first NVRTC that is known to make jump tables of switches, if it is asked to.
+/// The first NVRTC that is known to compile switches to jump tables, if requested.
 const JUMP_TABLES: (c_int, c_int) = (13, 0);
 
 /// The loaded compiler.

@@ -1,6 +1,6 @@
-//! Kernels that are compiled to PTX ahead, for machines without NVRTC. The driver compiles PTX for its GPU.
+//! Kernels that are compiled to PTX ahead of time, for machines without NVRTC. The driver compiles PTX for its GPU.
 //!
-//! Owns the file of them (`kernels/prebuilt.zst`) and what a kernel is found by. Must not know which kernels there are.
+//! Owns the file of these kernels (`kernels/prebuilt.zst`) and their lookup keys. Must not know which kernels exist.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -11,11 +11,11 @@ use super::{Nvrtc, Target};
 use crate::cache::KernelCache;
 use crate::{DeviceError, ModuleSource, Result};
 
-/// The architecture that PTX is for: the oldest that is supported. Later ones take it too.
+/// The architecture of the PTX: the oldest supported one. Later architectures accept it too.
 const ARCHITECTURE: u32 = 80;
 /// Level of the file's compression.
 const LEVEL: i32 = 19;
-/// The file's window, as a power of two: kernels of one file have much in common.
+/// Window of the compression, as a power of two; large, because kernels of one file are similar.
 const WINDOW_LOG: u32 = 25;
 /// Bytes of a key.
 const KEY_BYTES: usize = 64;
@@ -34,7 +34,7 @@ pub(in crate::cuda) fn find(source: &ModuleSource) -> Option<&'static [u8]> {
     kernels.get(&key(source)).map(Vec::as_slice)
 }
 
-/// What a module is found by: everything that its PTX depends on but the compiler.
+/// The lookup key of a module: everything that its PTX depends on, except the compiler.
 fn key(source: &ModuleSource) -> String {
     static HEADERS_KEY: OnceLock<String> = OnceLock::new();
     let headers = HEADERS_KEY.get_or_init(|| KernelCache::key_of_files(HEADERS.iter()));
@@ -46,8 +46,8 @@ fn key(source: &ModuleSource) -> String {
     KernelCache::key(&parts)
 }
 
-/// Compiles modules to PTX with NVRTC, as the file of prebuilt kernels. It is to be written with the oldest NVRTC, whose PTX the
-/// oldest drivers take.
+/// Compiles modules to PTX with NVRTC, and returns the content of the file of prebuilt kernels. Use the oldest NVRTC,
+/// whose PTX the oldest drivers accept.
 ///
 /// # Errors
 /// [`DeviceError::NoNvrtc`], [`DeviceError::KernelCompile`], or a failed compression.
@@ -63,7 +63,8 @@ pub fn prebuilt_kernels(sources: &[ModuleSource]) -> Result<Vec<u8>> {
     compressed(&bytes).map_err(|error| DeviceError::Invalid(format!("prebuilt kernels: {error}")))
 }
 
-/// The PTX of each module, in their order, as far as the file has them: those that it lacks have changed since it was written.
+/// The PTX of each module, in order; `None` for modules that are not in the file, as they have changed since it was
+/// written.
 pub fn prebuilt_ptx(sources: &[ModuleSource]) -> Vec<Option<&'static str>> {
     let text = |ptx: &'static [u8]| std::str::from_utf8(ptx).ok().map(|ptx| ptx.trim_end_matches('\0'));
     sources.iter().map(|source| find(source).and_then(text)).collect()

@@ -1,7 +1,7 @@
 //! Restores the process-wide state that NVRTC changes: the stack limit and signal handlers.
 //!
-//! NVRTC saves and restores this state itself, under a lock of the library. With several copies, one could save a state that
-//! another one has changed, and restore that for good. Must not know what is compiled.
+//! NVRTC saves and restores this state itself, under a lock of the library. With several copies, one could save a state
+//! that another one has changed, and restore it permanently. Must not know what is compiled.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,7 +1,7 @@
-//! Buffers in pinned host memory: what does not fit on a GPU, or waits there.
+//! Buffers in pinned host memory, for data that does not fit on a GPU.
 //!
-//! Pinning a page costs more than copying it, so freed memory is kept for the next buffer of about its size. Owns the memory
-//! of one GPU's buffers. Must not know budgets, nor what lies in the buffers.
+//! Pinning a page costs more than copying it, so freed memory is kept for the next buffer of about its size. Owns the
+//! memory of one GPU's buffers. Must not know budgets, nor the contents of buffers.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -16,9 +16,9 @@ use crate::cuda::pinned::staging::{in_parallel, next};
 use crate::memory::{take_huge_pages, usable_host_bytes};
 use crate::{DeviceError, Result};
 
-/// Buffers have a multiple of this: a huge page.
+/// The size of a buffer is a multiple of this: a huge page.
 const UNIT_BYTES: usize = 2 << 20;
-/// The share of the host's memory up to which free memory is kept.
+/// Free memory is kept up to this fraction of host memory (1 / divisor).
 const KEPT_DIVISOR: u64 = 4;
 /// Free memory is taken for a buffer if at most a quarter of it stays unused.
 const WASTE_DIVISOR: usize = 4;
@@ -37,11 +37,11 @@ pub(in crate::cuda) struct HostBuffers {
 struct State {
     /// Memory of buffers, by address.
     held: HashMap<u64, Block>,
-    /// In the order in which they were returned.
+    /// Free blocks, in the order in which they were returned.
     free: Vec<FreeBlock>,
 }
 
-/// Memory that no buffer has. A copy or a kernel may still be under way.
+/// Memory that belongs to no buffer. A copy or a kernel may still use it.
 #[derive(Debug)]
 struct FreeBlock {
     last_use: CudaEvent,
@@ -53,7 +53,7 @@ impl HostBuffers {
         Self { context, events, state: Mutex::default() }
     }
 
-    /// Takes a buffer of at least so many bytes. `Err(None)` when the host has no memory.
+    /// Takes a buffer of at least `bytes` bytes. `Err(None)` when the host has no memory.
     pub(in crate::cuda) fn take(&self, bytes: u64) -> Result<u64, Option<DeviceError>> {
         let wanted = usize::try_from(bytes).ok().and_then(|bytes| bytes.checked_next_multiple_of(UNIT_BYTES));
         let bytes = wanted.ok_or(None)?;
@@ -118,7 +118,7 @@ impl State {
         Some(self.free.remove(best))
     }
 
-    /// Idle blocks above what is kept, the oldest ones first.
+    /// Takes idle blocks beyond the limit of kept memory, oldest first.
     fn take_excess(&mut self) -> Vec<FreeBlock> {
         let mut kept: usize = self.free.iter().map(|free| free.block.bytes).sum();
         let mut excess = vec![];
@@ -150,7 +150,7 @@ impl Drop for HostBuffers {
     }
 }
 
-/// Pinned memory of its own.
+/// A separate allocation of pinned memory.
 #[derive(Debug)]
 struct Block {
     memory: *mut c_void,
@@ -162,7 +162,7 @@ struct Block {
 unsafe impl Send for Block {}
 
 impl Block {
-    /// `None` when the host has no memory, or does not let so much be pinned.
+    /// Allocates and pins memory. `None` when the host has no memory, or does not allow pinning that much.
     fn new(context: &Arc<Context>, bytes: usize) -> Result<Option<Self>> {
         context.make_current()?;
         let Some(memory) = map(bytes) else { return Ok(None) };
@@ -186,7 +186,7 @@ impl Block {
             functions::cuMemHostGetDevicePointer_v2(&mut address, memory, 0)
         })?;
         if address != block.address() {
-            return Err(DeviceError::Invalid("a GPU that does not use the host's addresses".into()));
+            return Err(DeviceError::Invalid("the GPU does not use host addresses for pinned memory".into()));
         }
         Ok(Some(block))
     }
@@ -238,10 +238,10 @@ fn unmap(memory: *mut c_void, bytes: usize) {
     }
 }
 
-/// Lets the system give memory to a new mapping: in huge pages, and on several threads, as it clears them.
+/// Touches the pages of a new mapping: in huge pages, and on several threads, since the system clears them.
 ///
 /// # Safety
-/// Nobody else has the `bytes` bytes, a multiple of a page.
+/// The caller has exclusive access to the `bytes` bytes, a multiple of a page.
 unsafe fn touch(memory: *mut c_void, bytes: usize) -> Result<()> {
     // SAFETY: by the caller; anonymous mappings are 0.
     let memory = unsafe { std::slice::from_raw_parts_mut(memory.cast::<u8>(), bytes) };

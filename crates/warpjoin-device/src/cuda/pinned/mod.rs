@@ -1,4 +1,4 @@
-//! Pinned host memory of one GPU: buffers, chunks that copies go through, and words that kernels read.
+//! Pinned host memory of one GPU: buffers, staging chunks for copies, and words that kernels read.
 
 mod buffers;
 mod staging;

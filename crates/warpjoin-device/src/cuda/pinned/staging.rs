@@ -59,7 +59,8 @@ impl Staging {
         unsafe { self.write_all(address, &[(0, bytes)], stream) }
     }
 
-    /// The same for parts that ascend; each begins some bytes behind `address`. Bytes between two parts become 0.
+    /// As [`Self::write`], for several parts in ascending order. Each part gives its distance from `address`. Bytes
+    /// between two parts become 0.
     ///
     /// # Safety
     /// Work on `stream` may write from `address` to the end of the last part. `stream` is a live stream of this context.
@@ -132,7 +133,7 @@ impl Staging {
     /// Copies several ranges after the work enqueued on `stream`, with a single wait.
     ///
     /// # Safety
-    /// Work on `stream` may read as many bytes at the address of each part as the part has. `stream` is a live stream of
+    /// For each part, work on `stream` may read the part's length in bytes at its address. `stream` is a live stream of
     /// this context.
     pub(in crate::cuda) unsafe fn read_all(&self, parts: &mut [(u64, &mut [u8])], stream: CUstream) -> Result<()> {
         if !Self::fits_chunk(parts.iter().map(|(_, bytes)| bytes.len())) {

@@ -13,7 +13,7 @@ use crate::cuda::context::Context;
 use crate::cuda::functions;
 use crate::{DeviceError, Result};
 
-/// Words of an allocation. More words than that at a time need another one, which waits for all running kernels.
+/// Words of an allocation. More words in use at a time need another allocation, which waits for all running kernels.
 const WORDS: usize = 4096;
 
 /// The words of one GPU.

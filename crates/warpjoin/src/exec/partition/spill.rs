@@ -1,7 +1,7 @@
 //! Spilling of rows: they are partitioned chunk by chunk on the device, and each chunk is copied to host memory.
 //!
 //! While a kernel partitions a chunk, the previous one is copied to the host, and the next one of the source to the
-//! device.
+//! device. So each row crosses the bus once in each direction, regardless of the number of passes that follow.
 
 use warpjoin_device::{Buffer, Cause, Kernel, Stream};
 
