@@ -91,7 +91,7 @@ fn check(array: &ArrayRef, cuts: &[(usize, usize)], strings: StringEncoding, wha
     column
 }
 
-/// Many rows take long without optimisation: once a type is enough.
+/// Many rows take long without optimization: once a type is enough.
 fn edge_rows(shape: Shape, null_percent: u32) -> impl Iterator<Item = usize> {
     let many = shape == Shape::Middle && null_percent == 30;
     EDGE_ROWS.into_iter().filter(move |rows| *rows < 1000 || many)

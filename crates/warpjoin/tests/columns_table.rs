@@ -78,7 +78,7 @@ fn every_type_at_the_edges_on_any_number_of_devices() {
         let session = session(devices);
         for rows in EDGE_ROWS {
             let (raw, dictionary) = ((25, StringEncoding::Raw), (25, StringEncoding::Dictionary));
-            // Many rows take long without optimisation: once is enough.
+            // Many rows take long without optimization: once is enough.
             let cases = if rows < 1000 { vec![(0, StringEncoding::Raw), raw, dictionary] } else { vec![raw] };
             for (null_percent, strings) in cases {
                 let arrays: Vec<ArrayRef> = all_types()

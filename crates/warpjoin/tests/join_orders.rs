@@ -1,4 +1,4 @@
-//! Trees of joins in every order: whatever the optimiser chooses, the rows are the oracle's.
+//! Trees of joins in every order: whatever the optimizer chooses, the rows are the oracle's.
 //!
 //! `WARPJOIN_RANDOM_SEED=<seed>` begins with that tree; `WARPJOIN_RANDOM_CASES=<n>` runs so many.
 

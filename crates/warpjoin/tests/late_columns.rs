@@ -1,4 +1,4 @@
-//! Late materialisation: which columns it takes, what it says of them, and that the rows are the same.
+//! Late materialization: which columns it takes, what it says of them, and that the rows are the same.
 //!
 //! `WARPJOIN_RANDOM_SEED=<seed>` begins with that random plan; `WARPJOIN_RANDOM_CASES=<n>` runs so many.
 

@@ -12,7 +12,7 @@ use common::sessions::{WithoutPeers, in_turn, say, simulated};
 use common::settings::Settings;
 use common::{edges, random};
 
-/// Cases of a run that asks for no number: less than a minute on two cores without optimisation.
+/// Cases of a run that asks for no number: less than a minute on two cores without optimization.
 const CASES: u64 = 100;
 
 fn number(name: &str) -> Option<u64> {

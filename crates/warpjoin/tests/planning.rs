@@ -1,4 +1,4 @@
-//! What the optimiser does to plans of a known shape, and which kernels runs compile.
+//! What the optimizer does to plans of a known shape, and which kernels runs compile.
 
 mod common;
 

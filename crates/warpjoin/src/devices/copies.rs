@@ -1,4 +1,5 @@
-//! Copies beside kernels: on a stream of their own, in order with those of the kernels' stream where memory changes hands.
+//! Copies concurrent with kernels: on their own stream, ordered with the kernels' stream where memory passes between
+//! both.
 
 use std::collections::VecDeque;
 
@@ -6,7 +7,8 @@ use warpjoin_device::{Event, Stream};
 
 use crate::Result;
 
-/// Copies beside the kernels of a stream. Dropped before the memory that they use: it waits for them.
+/// Copies concurrent with the kernels of a stream. Drop it before the memory that the copies use: dropping waits for
+/// them.
 pub(crate) struct CopyLane {
     kernels: Stream,
     copies: Stream,
@@ -17,8 +19,9 @@ impl CopyLane {
         Ok(Self { kernels: kernels.clone(), copies: kernels.device().create_stream()? })
     }
 
-    /// Enqueues copies behind what is enqueued on the kernels' stream by now, on which their memory was allocated. The event is
-    /// when they have ended: [`Self::join`] it before that memory is freed or used there.
+    /// Enqueues copies after the work enqueued so far on the kernels' stream, on which their memory was allocated. The
+    /// event is reached when they have ended: [`Self::join`] it before that memory is freed or used on the kernels'
+    /// stream.
     pub(crate) fn enqueue(&self, copy: impl FnOnce(&Stream) -> Result<()>) -> Result<Event> {
         let unfinished = Unfinished(Some(&self.copies));
         self.copies.wait(&self.kernels.record()?)?;
@@ -28,7 +31,7 @@ impl CopyLane {
         Ok(ended)
     }
 
-    /// Has what follows on the kernels' stream wait for copies.
+    /// Makes later work on the kernels' stream wait for copies.
     pub(crate) fn join(&self, ended: &Event) -> Result<()> {
         let unfinished = Unfinished(Some(&self.copies));
         self.kernels.wait(ended)?;
@@ -36,7 +39,7 @@ impl CopyLane {
         Ok(())
     }
 
-    /// Frees what was copied, the oldest first and behind its copies, until at most `count` are under way.
+    /// Frees copied items, oldest first and each after its copies, until at most `count` remain in progress.
     pub(crate) fn retire<T>(&self, under_way: &mut VecDeque<(T, Event)>, count: usize) -> Result<()> {
         while under_way.len() > count
             && let Some((_, copied)) = under_way.front()

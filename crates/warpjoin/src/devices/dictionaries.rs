@@ -1,7 +1,7 @@
-//! Dictionaries that tables have, so that what is made of their strings goes with the last of those tables.
+//! Tracks the dictionaries of tables, so that data derived from their strings is dropped with the last of these tables.
 //!
-//! Knows dictionaries by their address, which is theirs as long as somebody keeps them. Must not know what is made of them:
-//! whoever keeps that is told.
+//! Identifies dictionaries by their address, which is unique while they are kept alive. Must not know the derived data:
+//! its keepers are notified.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};

@@ -1,10 +1,10 @@
-//! Launch permits: which of the queries that run at once launches next on the devices of a session.
+//! Launch permits: which of the concurrent queries launches next on the devices of a session.
 //!
-//! A query takes a permit when it launches a kernel, and gives it back when it has waited for everything that it launched:
-//! at the end of each pipeline, and inside pipelines where the host reads results. A session has [`PERMITS_DEFAULT`] permits.
-//! Of the queries that wait for one, the query that has attained the least service is first, so that short queries do not
-//! wait until long ones have ended. A new query starts with the service that each of the open queries has had on average, so
-//! that no query waits forever. Must not know what is launched.
+//! A query takes a permit when it launches a kernel, and returns it when it has waited for everything that it launched:
+//! at the end of each pipeline, and inside pipelines where the host reads results. A session has [`PERMITS_DEFAULT`]
+//! permits. Among waiting queries, the one with the least attained service is next, so that short queries do not wait
+//! until long ones have ended. A new query starts with the average service of the open queries, so that no query waits
+//! forever. Must not know what is launched.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The devices that tables lie on and queries run on.
+//! A set of devices that hold tables and run queries.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,28 +13,29 @@ use super::scheduler::{LaunchPermits, Scheduler};
 use super::threads::DeviceThreads;
 use crate::{Error, Result};
 
-/// Streams on which columns are decoded at once: a page keeps a warp busy for long, and a column has few.
+/// Streams for decoding columns concurrently: a page keeps a warp busy for long, and a column has few pages.
 const DECODE_STREAMS: usize = 8;
 
-/// Devices of one kind. Tables lie on all of them or on a member, which is a set of one of these devices, and queries run where
-/// their tables lie. Rows go from device to device directly, or through the host's memory between two that can't reach each other.
+/// Devices of one kind. Tables lie on all of them or on a member, which is a set of one of these devices, and queries
+/// run where their tables lie. Rows go from device to device directly, or through host memory if the devices can't
+/// reach each other.
 pub struct DeviceSet {
     devices: Vec<Device>,
     has_peer_access: bool,
-    /// One stream a device for what outlives queries: tables.
+    /// One stream for each device, for tables and other data that outlives queries.
     load_streams: Vec<Stream>,
     decode_streams: DecodeStreams,
     dictionaries: DictionaryOwners,
     compiler: Arc<Compiler>,
     threads: DeviceThreads,
     scheduler: Arc<Scheduler>,
-    /// Of several devices: a set of each alone, made when it is wanted first.
+    /// With several devices: a set of each one alone, made on first use.
     members: Vec<OnceLock<Arc<Self>>>,
-    /// Queries that run on it, those on its members not counted.
+    /// Number of queries that run on it, without those on its members.
     running: AtomicUsize,
 }
 
-/// A query runs on a set of devices, until this is dropped.
+/// Counts a query as running on a set of devices, until dropped.
 pub(crate) struct Running(Arc<DeviceSet>);
 
 impl Drop for Running {
@@ -100,7 +101,7 @@ impl DeviceSet {
         self.running.load(Ordering::Relaxed)
     }
 
-    /// The set of one of the devices alone. It shares what compiles.
+    /// The set of one of the devices alone. It shares the compiler threads.
     ///
     /// # Errors
     /// When there is no such device, or it has no more streams.
@@ -128,7 +129,8 @@ impl DeviceSet {
         &self.devices
     }
 
-    /// Whether each device can reach the memory of all others. Between two that can't, rows go through the host's memory.
+    /// Whether each device can reach the memory of all others. Rows between two devices that can't go through host
+    /// memory.
     pub fn has_peer_access(&self) -> bool {
         self.has_peer_access
     }
@@ -138,7 +140,7 @@ impl DeviceSet {
         self.devices[0].info().kind
     }
 
-    /// L2 of the device that has the least.
+    /// L2 bytes of the device with the smallest L2.
     pub(crate) fn l2_bytes(&self) -> f64 {
         self.devices.iter().map(|device| device.info().l2_bytes).min().unwrap_or(0).max(1) as f64
     }
@@ -148,7 +150,7 @@ impl DeviceSet {
         &self.load_streams
     }
 
-    /// Streams on which columns are decoded, one a device: the next of several of each.
+    /// Streams for decoding columns, one for each device: the next of several streams of each.
     ///
     /// # Errors
     /// When a device has no more streams.
@@ -161,7 +163,7 @@ impl DeviceSet {
         &self.dictionaries
     }
 
-    /// Compiles what queries will want.
+    /// The background compiler.
     pub(crate) fn compiler(&self) -> &Compiler {
         &self.compiler
     }

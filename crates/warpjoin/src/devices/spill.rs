@@ -1,4 +1,4 @@
-//! Rows that are written away from a device, column by column: to the host's memory, or to a file where that has no room.
+//! Spills rows from a device, column by column: to host memory, or to a file if host memory has no room.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,17 +12,17 @@ use warpjoin_device::{Buffer, Cause, DeviceError, Event, Stream};
 use super::CopyLane;
 use crate::Result;
 
-/// Bytes that go to a file, and come back, at a time.
+/// Bytes written to or read from a file at a time.
 const PIECE_BYTES: u64 = 16 << 20;
 
 /// A column: the values of its rows, and the bytes of each.
 pub(crate) type ColumnBytes = (Buffer, u64);
 
-/// A file without a name, which goes when nobody has it.
+/// A file without a name, which the system removes once it is closed.
 #[derive(Debug)]
 struct SpillFile {
     folder: PathBuf,
-    /// With the number of bytes that were written.
+    /// The file, and the number of bytes written so far.
     file: Mutex<(File, u64)>,
 }
 
@@ -33,7 +33,7 @@ impl SpillFile {
         Ok(Arc::new(Self { folder, file: Mutex::new((file, 0)) }))
     }
 
-    /// Appends the columns of some rows, one behind the other; where they begin.
+    /// Appends the columns of some rows, one after the other; returns where they begin.
     fn append(&self, stream: &Stream, columns: &[ColumnBytes], rows: u64) -> Result<u64> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let (file, end) = &mut *file;
@@ -82,7 +82,7 @@ fn failed(folder: &Path, error: &io::Error) -> DeviceError {
     DeviceError::File { path: folder.to_path_buf(), reason }
 }
 
-/// Rows that were written away, column by column.
+/// Spilled rows, column by column.
 #[derive(Debug)]
 pub(crate) struct SpilledColumns {
     widths: Vec<u64>,
@@ -130,11 +130,11 @@ impl SpilledColumns {
     }
 }
 
-/// Writes rows away from a device. What is on its way is freed behind the copies.
+/// Spills rows from a device. Their device buffers are freed after the copies.
 pub(crate) struct Outbound<'p> {
     lane: CopyLane,
     under_way: VecDeque<(Vec<ColumnBytes>, Event)>,
-    /// Where a file may be.
+    /// The folder for files, if allowed.
     folder: Option<&'p Path>,
     file: Option<Arc<SpillFile>>,
 }
@@ -145,7 +145,7 @@ impl<'p> Outbound<'p> {
         Ok(Self { lane: CopyLane::new(kernels)?, under_way: VecDeque::new(), folder, file: None })
     }
 
-    /// Writes `rows` rows away, behind the kernels that write their columns.
+    /// Spills `rows` rows, after the kernels that write their columns.
     pub(crate) fn send(&mut self, columns: Vec<ColumnBytes>, rows: u64) -> Result<SpilledColumns> {
         let widths: Vec<u64> = columns.iter().map(|(_, width)| *width).collect();
         let room =

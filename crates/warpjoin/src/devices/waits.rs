@@ -7,8 +7,8 @@ use warpjoin_device::Stream;
 
 use crate::{Error, Result};
 
-/// Waits for streams when it goes. Locals go in reverse order: one that is declared behind the buffers that other streams use
-/// goes before them.
+/// Waits for streams when dropped. Locals are dropped in reverse order: declare it after the buffers that other streams
+/// use, so that it is dropped before them.
 #[derive(Default)]
 #[must_use]
 pub(crate) struct Waits {
@@ -21,14 +21,14 @@ impl Waits {
         Self { streams: streams.to_vec() }
     }
 
-    /// Waits now for all streams, also behind one that failed; the first error.
+    /// Waits now for all streams, even after one has failed; returns the first error.
     pub(crate) fn end(&mut self) -> Result<()> {
         let outcomes: Vec<_> = self.streams.iter().map(Stream::synchronize).collect();
         self.streams.clear();
         outcomes.into_iter().collect::<Result<(), _>>().map_err(Error::from)
     }
 
-    /// Nobody needs to wait: what is under way is kept by somebody who waits.
+    /// Ends without waiting: the buffers of unfinished work have another owner, which waits.
     pub(crate) fn leave(mut self) {
         self.streams.clear();
     }

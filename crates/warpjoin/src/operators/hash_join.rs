@@ -31,9 +31,9 @@ use crate::{Error, Result, Session, Table};
 /// #         Arc::new(Int64Array::from(keys)), Arc::new(StringArray::from(values))])?)?;
 /// #     Ok(Arc::new(builder.finish()?))
 /// # };
-/// let colours = table("colour", vec![1, 2, 3], vec!["red", "green", "blue"])?;
+/// let colors = table("color", vec![1, 2, 3], vec!["red", "green", "blue"])?;
 /// let things = table("thing", vec![3, 3, 7], vec!["sky", "sea", "void"])?;
-/// let output = HashJoin::new(colours, things).on("key", "key")?.run(&session)?;
+/// let output = HashJoin::new(colors, things).on("key", "key")?.run(&session)?;
 /// assert_eq!(output.batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
 /// # Ok(())
 /// # }

@@ -5,7 +5,7 @@
 //! (`estimate.rs`) from what tables know and from samples of them (`measure.rs`). Must not know DataFusion, nor how a
 //! pipeline is run.
 //!
-//! Architecture invariant: an optimised plan has the rows and the errors of the one that was given, whatever was
+//! Architecture invariant: an optimized plan has the rows and the errors of the one that was given, whatever was
 //! estimated. What may fail is not moved (`safety.rs`).
 
 mod compact;

@@ -198,7 +198,7 @@ fn first_free(plan: &Plan) -> usize {
     plan.inputs().into_iter().map(first_free).fold(own, usize::max)
 }
 
-/// Tells tables apart; `None`: of a build side that the optimiser has marked, which may miss rows.
+/// Tells tables apart; `None`: of a build side that the optimizer has marked, which may miss rows.
 fn table_identity(join: &JoinPlan, ids: &mut PlanIds) -> Option<Identity> {
     let JoinPlan { build, probe: _, on, kind, null_equals_null, residual, output: _ } = join;
     let is_kind = *kind == JoinKind::Inner || *kind == JoinKind::ProbeSemi && residual.is_none();

@@ -1,4 +1,4 @@
-//! What queries run on, and what they leave for later ones.
+//! The session: the devices that queries run on, and state that queries leave for later ones.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,8 +16,8 @@ use crate::runtime::lookup_copies::LookupCopies;
 use crate::runtime::pipelines::Pipelines;
 use crate::{Result, Table};
 
-/// Devices of one kind that queries run on and tables lie on ([`DeviceSet`]), and what queries leave for later ones: join
-/// orders, generated pipelines, kernels of hash tables.
+/// Devices of one kind that hold tables and run queries ([`DeviceSet`]), and state that queries leave for later ones:
+/// join orders, generated pipelines, kernels of hash tables.
 pub struct Session {
     devices: Arc<DeviceSet>,
     /// Entries of hand-written modules, on the one device of a session that has hash tables.
@@ -26,12 +26,12 @@ pub struct Session {
     pipelines: Arc<Pipelines>,
     dictionary_cache: Arc<DictionaryCache>,
     lookup_copies: Arc<LookupCopies>,
-    /// Of several devices: a session of each alone, made when it is wanted first.
+    /// With several devices: a session for each one alone, made on first use.
     members: Vec<OnceLock<Arc<Self>>>,
 }
 
 impl Session {
-    /// Most devices of a session: those of one host.
+    /// Maximum devices of a session, all on one host.
     pub const DEVICES_MAX: usize = warpjoin_device::DEVICES_MAX;
 
     /// Opens a session on `devices` (1 to [`Self::DEVICES_MAX`] of one kind), and peer access between all that have it.
@@ -67,8 +67,8 @@ impl Session {
         }
     }
 
-    /// The session of one of its devices alone: what small tables are best loaded to. Queries over tables of one member run
-    /// there, those over others on all devices.
+    /// The session of one of its devices alone. Load small tables to it: queries over tables of one member run on that
+    /// device, all others on all devices.
     ///
     /// # Errors
     /// When there is no such device, or it has no more streams.
@@ -123,7 +123,7 @@ impl Session {
         self.of_tables(&plan.tables())
     }
 
-    /// Its devices: what tables lie on.
+    /// The devices that tables are loaded to.
     pub fn device_set(&self) -> &Arc<DeviceSet> {
         &self.devices
     }
@@ -133,7 +133,8 @@ impl Session {
         self.devices.devices()
     }
 
-    /// Whether each device can reach the memory of all others. Between two that can't, rows go through the host's memory.
+    /// Whether each device can reach the memory of all others. Rows between two devices that can't go through host
+    /// memory.
     pub fn has_peer_access(&self) -> bool {
         self.devices.has_peer_access()
     }
@@ -161,7 +162,7 @@ impl Session {
         &self.orders
     }
 
-    /// What queries keep on the devices beside dictionaries.
+    /// Copies of lookup columns that queries keep on the devices.
     pub(crate) fn lookup_copies(&self) -> &LookupCopies {
         &self.lookup_copies
     }
@@ -175,15 +176,15 @@ impl Session {
         &self.pipelines
     }
 
-    /// Waits until all kernels are compiled that queries have asked for, those of pipelines that were interpreted included: before
-    /// times are taken, say.
+    /// Waits until all requested kernels are compiled, including those of interpreted pipelines. Call it before
+    /// measuring times.
     pub fn finish_compiling(&self) {
         self.devices.compiler().finish();
     }
 }
 
-/// Has the kernels loaded that interpret pipelines, so that a query which was never seen starts with them. Those that any
-/// query may want are compiled in the background, if the disk cache lacks them, the first time that a process asks.
+/// Loads the interpreter kernels, so that a new query can start with them. Kernels that any query may need are compiled
+/// in the background, if the disk cache lacks them, on the first call in a process.
 fn prepare(devices: &DeviceSet) {
     static STORED: AtomicBool = AtomicBool::new(false);
     let all = devices.devices();

@@ -88,7 +88,7 @@ pub(crate) fn any_value(rng: &mut StdRng, data_type: &DataType) -> V {
     }
 }
 
-/// Random values of a type: one, a few neighbours, a run, or all over the type.
+/// Random values of a type: one, a few neighbors, a run, or all over the type.
 pub(crate) fn pool(rng: &mut StdRng, data_type: &DataType) -> Pool {
     let count = *[1, 2, 5, 20, 80, 400].choose(rng).expect("some");
     let values = match bounds(data_type) {

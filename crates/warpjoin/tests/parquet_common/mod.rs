@@ -380,7 +380,7 @@ pub fn check_tables(session: &Arc<Session>, seeds: Range<u64>) {
             let column = &table.column_types()[0];
             let of_floats = matches!(column.domain, Domain::Float32 | Domain::Float64);
             let statistics = table.statistics()[0].clone();
-            // The order of floats is not looked for, and neighbours may tell of repeats where bounds are far apart.
+            // The order of floats is not looked for, and neighbors may tell of repeats where bounds are far apart.
             let unique = statistics.unique.filter(|unique| *unique || built.statistics()[0].unique.is_some());
             // Nor that of many strings.
             let has_order = column.dictionary.as_ref().is_none_or(|dictionary| dictionary.is_sorted());

@@ -34,8 +34,8 @@ impl FilteredTable {
 }
 
 impl Costs {
-    /// The cheapest way to test `rows` rows for a match in a table, and what that costs; in the order of the keys, lookups
-    /// in what is indexed by them are of neighbours.
+    /// The cheapest way to test `rows` rows for a match in a table, and what that costs; in the order of the keys,
+    /// lookups in what is indexed by them are of neighbors.
     pub(in crate::optimize) fn filter(&self, side: &BuildSide, rows: f64, is_ordered: bool) -> (FilterForm, f64) {
         self.filter_form(&self.filtered(side, is_ordered), rows)
     }
@@ -139,7 +139,7 @@ mod tests {
             assert_eq!(form(&in_order, 3e8), wanted);
             assert_eq!(form(&table(1e7, Some(span)), 3e8), FilterForm::Bloom);
         }
-        // Tables by key that are near, and neighbours of an ordered one.
+        // Tables by key that are near, and neighbors of an ordered one.
         for (keys, access_ps) in [(1e5, 8.0), (1e8, 3.0)] {
             let direct = FilteredTable { access_ps, is_hashed: false, ..table(keys, Some(keys)) };
             assert_eq!(form(&direct, 1e9), FilterForm::Table);

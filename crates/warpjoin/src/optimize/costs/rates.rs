@@ -20,7 +20,7 @@ pub(super) const INSERT_PS: (f64, f64) = (30.0, 140.0);
 pub(super) const ORDERED_INSERT_PS: f64 = 5.0;
 /// A probe by the table's share of L2: up to so much of it, so long.
 pub(super) const PROBE_PS: [(f64, f64); 5] = [(0.1, 5.0), (0.35, 8.0), (0.7, 10.5), (1.5, 20.0), (f64::INFINITY, 32.0)];
-/// A probe of a direct table in the order of its keys: neighbours read one line.
+/// A probe of a direct table in the order of its keys: neighbors read one line.
 pub(super) const ORDERED_PROBE_PS: f64 = 3.0;
 /// Lookups by the key itself in tables that L2 holds: no filter is plainly faster.
 pub(super) const NEAR_PS: f64 = 10.5;

@@ -1,5 +1,5 @@
-//! Late materialisation: columns that a plan only carries to where they are put out or first used are left in their table.
-//! The row's number travels instead, and the columns are read by it there.
+//! Late materialization: columns that a plan only carries to where they are put out or first used are left in their
+//! table. The row's number travels instead, and the columns are read by it there.
 //!
 //! `lift.rs` rewrites a plan for a choice of late columns and says what moving columns costs in it, with `join.rs` and
 //! `breakers.rs`; `slots.rs` is what it knows of columns on their way. Here the choice is made: table by table, each with the columns for which it pays.
