@@ -29,7 +29,7 @@ pub enum StringTest {
 }
 
 impl StringTest {
-    /// The tests of which it is made.
+    /// The elementary tests that it combines.
     pub(crate) fn leaves(&self) -> Vec<&StringTest> {
         match self {
             Self::Like { .. } | Self::Compare(..) => vec![self],
@@ -78,7 +78,7 @@ pub(crate) struct TestProgram {
 
 /// Bytes of a run that are looked for together.
 const HEAD_BYTES: usize = 4;
-/// Bytes of a run of which some so many are a word of memory, wherever it begins.
+/// Minimum bytes of a run that contains an aligned word of [`HEAD_BYTES`] bytes, wherever the run begins.
 const LONG_BYTES: usize = 2 * HEAD_BYTES - 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -22,10 +22,10 @@ use crate::table::system::{self, SystemRows};
 /// | `data_type` | string | Arrow type |
 /// | `rows` | unsigned 64-bit integer | |
 /// | `bytes` | unsigned 64-bit integer | device memory, on all devices together |
-/// | `host_bytes` | unsigned 64-bit integer | host memory, if the column was evicted from the devices and is read over the bus |
-/// | `last_use` | unsigned 64-bit integer | larger for later uses; the column with the smallest number is evicted first |
+/// | `host_bytes` | unsigned 64-bit integer | host memory of a column that was evicted and is read over the bus |
+/// | `last_use` | unsigned 64-bit integer | larger for later uses; the smallest number is evicted first |
 /// | `devices` | string | such as `cuda:0, cuda:1` |
-/// | `decoded_on` | string | where the file's pages were decoded: `device` or `cpu` (setting `warpjoin.parquet_decode`) |
+/// | `decoded_on` | string | where pages were decoded: `device` or `cpu` (setting `warpjoin.parquet_decode`) |
 ///
 /// No column is null.
 ///

@@ -216,7 +216,7 @@ pub(super) struct Pages<'a> {
     /// `page::WORDS` words each.
     pub(super) words: Ptr<'a, *const u64>,
     pub(super) count: u64,
-    /// Values of each page; `None`: as many as rows.
+    /// Number of values of each page; `None`: the number of its rows.
     pub(super) counts: Option<Ptr<'a, *const u32>>,
 }
 

@@ -34,7 +34,7 @@ pub fn decode_column(
     decoded.parts.pop().ok_or_else(|| DecodeError::Declined("no part".into()))
 }
 
-/// A column of which each device has a part; all have the same domain and dictionary.
+/// A column with a part on each device; all parts have the same domain and dictionary.
 pub(super) struct DecodedParts {
     pub(super) parts: Vec<DecodedColumn>,
     /// The strings of a large dictionary, a share on each device, if the devices have them.

@@ -83,7 +83,7 @@ fn with_field(input: Plan, field: Field, node: impl FnOnce(Box<Plan>) -> PlanKin
     Plan { kind: node(Box::new(input)), schema }
 }
 
-/// The rows of all inputs, of which there is at least one; they have equal types.
+/// The rows of all inputs. There is at least one input, and all have equal types.
 pub(crate) fn union(inputs: Vec<Plan>) -> Plan {
     let width = inputs[0].schema.fields().len();
     let column = |index: usize| {

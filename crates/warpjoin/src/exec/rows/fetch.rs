@@ -53,7 +53,7 @@ mod tests {
         ColumnType { data_type: DataType::Int64, has_nulls, domain: Domain::Int { min: 0, max }, dictionary: None }
     }
 
-    /// A kernel that numbers the rows of a table of so many, and fetches two columns from so many devices.
+    /// A kernel that adds row ids to a table of `rows` rows, and fetches two columns from `shards` devices.
     fn kernel(rows: u64, shards: usize) -> warpjoin_device::ModuleSource {
         let number = Expr { kind: ExprKind::RowNumber { max: rows - 1 }, data_type: DataType::UInt64, nullable: false };
         let (columns, types) = (vec![3, 5], vec![column(1000, true), column(1 << 40, false)]);

@@ -64,7 +64,7 @@ impl Ways {
     }
 }
 
-/// A group-by of which a call needs parts.
+/// A group-by with a call that needs several parts.
 pub(super) fn split(input: &Plan, keys: &[Expr], calls: &[AggregateCall], inputs: InputTables<'_>) -> Result<Plan> {
     let ways = Ways::of(calls);
     let arguments = distinct_arguments(calls.iter().filter(|call| !call.is_quantile()));
