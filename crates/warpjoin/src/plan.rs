@@ -263,6 +263,8 @@ pub struct ReductionTest {
     pub rows: u64,
     /// Whether these rows are sorted by the key.
     pub is_ordered: bool,
+    /// Expected number of rows left.
+    pub left: u64,
 }
 
 /// What a runtime filter probes.

@@ -378,10 +378,10 @@ fn nodes() -> Vec<Plan> {
         FetchPlan { input: *input(), table: Arc::clone(&other_table), row: 1, columns: vec![1] }
     );
     let fetches = [&fetches[..1], &fetches[2..]].concat();
-    let test = ReductionTest { form: FilterForm::Table, has_bounds: false, rows: 1, is_ordered: false };
+    let test = ReductionTest { form: FilterForm::Table, has_bounds: false, rows: 1, is_ordered: false, left: 1 };
     let tests = with_each_field_changed!(
         test,
-        ReductionTest { form: FilterForm::Bloom, has_bounds: true, rows: 2, is_ordered: true }
+        ReductionTest { form: FilterForm::Bloom, has_bounds: true, rows: 2, is_ordered: true, left: 2 }
     );
     let reduced = |table, key, test| Mark::Reduced { table, keys: vec![column(key)], test };
     let marks = [

@@ -2,7 +2,7 @@
 //! larger one) is told by the least and the largest value of the key's rows. So the build side becomes a row for each key, rather
 //! than lists of rows.
 
-use super::estimate::{Estimate, estimate};
+use super::estimate::estimate;
 use super::order::Graph;
 use super::safety::never_fails;
 use crate::expr::{CompareOp, Expr, ExprKind};
@@ -25,7 +25,7 @@ pub(super) fn place(plan: Plan, inputs: InputTables<'_>, forced: Option<u64>, no
         let build = estimate(&join.build, inputs.0);
         let is_wanted = match forced {
             Some(rows_min) => build.rows >= rows_min as f64,
-            None => pays(&join, &build),
+            None => build.rows >= ROWS_MIN && rows_a_key(&join, inputs) >= ROWS_A_KEY_MIN,
         };
         let Some(inequality) = Inequality::of(&join).filter(|_| is_wanted) else {
             return Plan { kind: PlanKind::Join(join), ..plan };
@@ -39,9 +39,31 @@ pub(super) fn place(plan: Plan, inputs: InputTables<'_>, forced: Option<u64>, no
     })
 }
 
-fn pays(join: &JoinPlan, build: &Estimate) -> bool {
-    let [(Expr { kind: ExprKind::Column(key), .. }, _)] = join.on.as_slice() else { return false };
-    build.rows >= ROWS_MIN && build.columns[*key].distinct_among(build.rows) * ROWS_A_KEY_MIN <= build.rows
+/// Build rows of a key, as far as that can be estimated.
+fn rows_a_key(join: &JoinPlan, inputs: InputTables<'_>) -> f64 {
+    let [(Expr { kind: ExprKind::Column(key), .. }, _)] = join.on.as_slice() else { return 1.0 };
+    let (mut rows, mut column) = (&join.build, *key);
+    // A set of keys keeps all rows of a key, or none.
+    loop {
+        let (below, moved) = match &rows.kind {
+            PlanKind::Project { input, exprs } => (&**input, &exprs[column]),
+            PlanKind::Join(set) if set.kind == JoinKind::ProbeSemi && set.residual.is_none() => {
+                let build_width = set.build.schema.fields().len();
+                let probe_column = set.output[column].checked_sub(build_width);
+                match set.on.as_slice() {
+                    [(_, key)] if matches!(key.kind, ExprKind::Column(key) if Some(key) == probe_column) => {
+                        (&set.probe, key)
+                    }
+                    _ => break,
+                }
+            }
+            _ => break,
+        };
+        let ExprKind::Column(moved) = moved.kind else { break };
+        (rows, column) = (below, moved);
+    }
+    let rows = estimate(rows, inputs.0);
+    rows.rows / rows.columns[column].distinct_among(rows.rows).max(1.0)
 }
 
 /// The condition of such a join: `value op other`, of a build row's value and one of the probe row's.

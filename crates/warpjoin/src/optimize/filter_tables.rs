@@ -112,7 +112,13 @@ impl Placing<'_> {
         }
         let form = form.unwrap_or(chosen);
         let has_bounds = self.filters.is_always() || table.may_be_narrow(form, 0.0, 0.0);
-        let test = ReductionTest { form, has_bounds, rows: probe.rows as u64, is_ordered };
+        let test = ReductionTest {
+            form,
+            has_bounds,
+            rows: probe.rows as u64,
+            is_ordered,
+            left: (probe.rows * table.kept) as u64,
+        };
         self.notes.push(format!(
             "runtime filter: table {number} of {}:{} drops rows of {}:{} before they probe it, about {} are left, by {test}",
             table.name,
@@ -142,7 +148,7 @@ impl Placing<'_> {
         let form = self.filters.form().unwrap_or(chosen);
         let lookups_ps = rows * self.costs.lookup_ps(&side, is_ordered);
         let has_bounds = self.filters.is_always() || table.may_be_narrow(form, lookups_ps, self.costs.launch_ps());
-        let test = ReductionTest { form, has_bounds, rows: rows as u64, is_ordered };
+        let test = ReductionTest { form, has_bounds, rows: rows as u64, is_ordered, left: (rows * share) as u64 };
         let saved_ps = rows * (1.0 - share) * candidate.row_ps.unwrap_or(0.0);
         let is_worth = table.rows * TABLE_RATIO_MIN <= rows && saved_ps > cost_ps * GAIN_MIN;
         Gain { share, gain_ps: if is_worth { saved_ps - cost_ps } else { 0.0 }, test }

@@ -88,7 +88,7 @@ pub(crate) fn optimize(
     optimized = extremes::place(optimized, InputTables(inputs), options.extremes_rows_min, &mut optimizer.notes);
     // What it becomes asks whether the build side has rows, and a reduced one may have none.
     optimized = rewrite_not_in(optimized);
-    optimized = compact::place(optimized, InputTables(inputs), devices.devices().len(), options.compact_rows_min);
+    optimized = compact::place(optimized, inputs, devices.devices().len(), options.compact_rows_min);
     let elapsed_ns = started.elapsed().as_nanos() as u64;
     Ok(Optimized { plan: optimized, notes: optimizer.notes, elapsed_ns })
 }

@@ -20,7 +20,7 @@ identify_fields! {
     AggregateCall { function, argument, second, is_distinct, order_by, filter, data_type }
     WindowCall { function, argument, default, ignores_nulls, frame, data_type }
     GroupingSet { keys, id }
-    ReductionTest { form, has_bounds, rows, is_ordered }
+    ReductionTest { form, has_bounds, rows, is_ordered, left }
 }
 
 /// A plan node without its inputs. Names of columns don't count.

@@ -169,8 +169,9 @@ impl Binder {
         self.flush();
         let place = head.0 + 1;
         let items: Vec<Item> = self.body.items.drain(place..).collect();
-        if self.alive != Variable::Alive || items.iter().any(|item| item.opens() != 0) {
-            return Err(Error::internal("a loop in front of a list of rows"));
+        let is_of_row = |item: &Item| matches!(item, Item::Section { .. } | Item::Statement(_) | Item::Find(_));
+        if self.alive != Variable::Alive || !items.iter().all(is_of_row) {
+            return Err(Error::internal("a test of more than one row"));
         }
         let front = Front { rows, block_threads: 0, offset: 0, is_ordered: false, items };
         self.item(Item::Front(front));

@@ -241,6 +241,8 @@ fn bind_front(
     }
     let rows = b.params.once(Type::Value(CType::U64), Binding::SourceRows);
     let front = b.end_front(head, rows)?;
+    // Matches are looked up again, under the same numbers.
+    b.payloads.clear();
     let (mut left, mut passed) = (open_source(b, source), 0);
     for step in tests {
         left = pass_step(b, &left, step, &mut passed)?;

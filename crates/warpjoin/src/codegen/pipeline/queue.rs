@@ -7,13 +7,15 @@ use crate::codegen::shapes::{FilterTest, ProbeKey, ProbeKind, ProbeStep, Sink, S
 
 /// The tests, and the steps behind them; `None` for pipelines of other kinds.
 pub(super) fn split<'s>(source: &SourceShape, steps: &'s [Step], sink: &Sink) -> Option<(&'s [Step], &'s [Step])> {
-    let at = steps.iter().rposition(|step| matches!(step, Step::Compact))?;
-    let (front, [_, back @ ..]) = steps.split_at(at) else { return None };
-    let is_front = front.iter().all(is_test) && front.iter().any(Step::drops_rows);
-    (is_front && matches!(source, SourceShape::Columns(..)) && is_sink(sink)).then_some((front, back))
+    if !matches!(source, SourceShape::Columns(..)) || !is_sink(sink) {
+        return None;
+    }
+    let places = (0..steps.len()).rev().filter(|&place| matches!(steps[place], Step::Compact));
+    let is_front = |tests: &[Step]| tests.iter().all(is_test) && tests.iter().any(Step::drops_rows);
+    places.map(|place| (&steps[..place], &steps[place + 1..])).find(|(tests, _)| is_front(tests))
 }
 
-/// Whether a step looks at one row, and needs no other step to look at it again.
+/// Whether a step looks at one row, and in one table at most.
 fn is_test(step: &Step) -> bool {
     match step {
         Step::Filter(_) | Step::Project(_) | Step::Compact => true,
@@ -27,7 +29,8 @@ fn is_test_of_table(probe: &ProbeStep) -> bool {
     let shape = &probe.shape;
     let is_of_lane = !matches!(shape.slots, Slots::Pairs { lanes: 2.. });
     let is_found = is_of_filter || shape.unique && !shape.is_hashed() && is_of_lane;
-    let is_plain = probe.kind == ProbeKind::Semi && probe.residual.is_none() && !probe.is_counted;
+    let is_kind = matches!(probe.kind, ProbeKind::Semi | ProbeKind::Matches);
+    let is_plain = is_kind && probe.residual.is_none() && !probe.is_counted;
     is_plain && is_found && matches!(probe.key, ProbeKey::Exprs(_))
 }
 

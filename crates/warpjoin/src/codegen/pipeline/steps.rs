@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::Result;
-use crate::codegen::bind::{Binder, Cell, Environment};
+use crate::codegen::bind::{Binder, Cell, Environment, Payload, PayloadAccess};
 use crate::codegen::expr::evaluate;
 use crate::codegen::join;
 use crate::codegen::program::{Counter, Statement};
-use crate::codegen::shapes::Step;
+use crate::codegen::shapes::{ProbeKind, Step};
 
 pub(super) fn bind_step(
     b: &mut Binder,
@@ -58,7 +58,8 @@ pub(super) fn bind_step(
     }
 }
 
-/// The columns behind a step whose rows were dropped before: the test is not made again.
+/// The columns behind a step that has dropped its rows before. Its test is not repeated; a match is looked up again for its
+/// payload.
 pub(super) fn pass_step(
     b: &mut Binder,
     environment: &Environment,
@@ -67,12 +68,13 @@ pub(super) fn pass_step(
 ) -> Result<Environment> {
     match step {
         Step::Filter(_) => Ok(environment.clone()),
-        Step::Probe(step) => {
+        Step::Probe(step) if step.kind == ProbeKind::Semi => {
             let number = *probes;
             *probes += 1;
+            b.payloads.push(Payload { access: PayloadAccess::Unpacked(vec![]), matched: None });
             join::output(step, &join::both_sides(environment, step, number)?)
         }
-        Step::Project(_) | Step::Fetch(_) | Step::Compact => bind_step(b, environment, step, probes),
+        Step::Probe(_) | Step::Project(_) | Step::Fetch(_) | Step::Compact => bind_step(b, environment, step, probes),
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) fn push(text: &mut Text, nodes: &Nodes, front: &Front) {
     text.open(&format!("for (u32 step = 0; step < {turn_items}; step += {FRONT_ITEMS})"));
     text.push(&format!("bool alives[{FRONT_ITEMS}];"));
     // The last step of a turn may have fewer rows.
-    open_items(text, *threads, &[], &[]);
+    open_items(text, *threads, &[]);
     text.push(&format!("alive = step + item < {turn_items} && row < {rows};"));
     text.close("}");
     let mut declared: Vec<&Declaration> = vec![];
@@ -31,7 +31,7 @@ pub(super) fn push(text: &mut Text, nodes: &Nodes, front: &Front) {
                 line.push_str(&format!("s[{FRONT_ITEMS}];"));
             });
         }
-        open_items(text, *threads, &declared, &declared[before..]);
+        open_items(text, *threads, &declared);
         for declaration in &declared[before..] {
             text.line(|line| {
                 code::push_variable(line, declaration.variable);
@@ -69,7 +69,7 @@ pub(super) fn open_queue(text: &mut Text, threads: u32, choose: &str) {
 }
 
 /// Opens a loop over the rows of a thread that are tested together, with what is known of each.
-fn open_items(text: &mut Text, threads: u32, known: &[&Declaration], _new: &[&Declaration]) {
+fn open_items(text: &mut Text, threads: u32, known: &[&Declaration]) {
     text.push("WJ_UNROLL");
     text.open(&format!("for (u32 item = 0; item < {FRONT_ITEMS}; ++item)"));
     text.push(&format!("const u64 row = first + (step + item) * {threads} + threadIdx.x;"));
