@@ -24,10 +24,10 @@ pub(super) fn place(plan: Plan, inputs: &[Arc<Table>], devices: usize, forced: O
         let is_chain = compacting.is_chain(&plan);
         match &mut plan.kind {
             PlanKind::Join(join) if is_chain => {
-                join.build.replace(&mark);
+                join.build.replace(mark);
                 // If the table turns out to have several rows of a key, the chain ends in front of it.
                 if join.kind == JoinKind::Inner {
-                    join.probe.replace(&mark);
+                    join.probe.replace(mark);
                 }
                 plan
             }
