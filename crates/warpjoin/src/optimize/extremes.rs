@@ -9,9 +9,9 @@ use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::plan::build::{aggregate, column, compare, join_node};
 use crate::plan::{AggregateCall, AggregateFunction, InputTables, JoinKind, JoinPlan, Plan, PlanKind};
 
-/// Build rows from which on a group-by costs less than the lists.
-const ROWS_MIN: f64 = (1u64 << 22) as f64;
-/// Rows of a key from which on: a table of groups takes an insert of each, lists take several of each row.
+/// Minimum build rows. Estimates of joins below are often too low.
+const ROWS_MIN: f64 = (1u64 << 17) as f64;
+/// Minimum rows of a key that is not sorted: a table of groups takes one insert per key, lists take several per row.
 const ROWS_A_KEY_MIN: f64 = 1.5;
 
 /// The plan with extremes for such joins where that pays. With `forced`, of build sides with `forced` rows or more, and no
@@ -25,7 +25,7 @@ pub(super) fn place(plan: Plan, inputs: InputTables<'_>, forced: Option<u64>, no
         let build = estimate(&join.build, inputs.0);
         let is_wanted = match forced {
             Some(rows_min) => build.rows >= rows_min as f64,
-            None => build.rows >= ROWS_MIN && rows_a_key(&join, inputs) >= ROWS_A_KEY_MIN,
+            None => build.rows >= ROWS_MIN && has_lists(&join, inputs),
         };
         let Some(inequality) = Inequality::of(&join).filter(|_| is_wanted) else {
             return Plan { kind: PlanKind::Join(join), ..plan };
@@ -39,9 +39,10 @@ pub(super) fn place(plan: Plan, inputs: InputTables<'_>, forced: Option<u64>, no
     })
 }
 
-/// Build rows of a key, as far as that can be estimated.
-fn rows_a_key(join: &JoinPlan, inputs: InputTables<'_>) -> f64 {
-    let [(Expr { kind: ExprKind::Column(key), .. }, _)] = join.on.as_slice() else { return 1.0 };
+/// Whether a table of the build side would have lists that take longer than a group-by. The rows of sorted keys are grouped in
+/// less time than it takes to insert them; of others, keys must repeat.
+fn has_lists(join: &JoinPlan, inputs: InputTables<'_>) -> bool {
+    let [(Expr { kind: ExprKind::Column(key), .. }, _)] = join.on.as_slice() else { return false };
     let (mut rows, mut column) = (&join.build, *key);
     // A set of keys keeps all rows of a key, or none.
     loop {
@@ -63,7 +64,8 @@ fn rows_a_key(join: &JoinPlan, inputs: InputTables<'_>) -> f64 {
         (rows, column) = (below, moved);
     }
     let rows = estimate(rows, inputs.0);
-    rows.rows / rows.columns[column].distinct_among(rows.rows).max(1.0)
+    let key = &rows.columns[column];
+    !key.unique && (key.sorted || rows.rows >= key.distinct_among(rows.rows) * ROWS_A_KEY_MIN)
 }
 
 /// The condition of such a join: `value op other`, of a build row's value and one of the probe row's.
