@@ -189,12 +189,14 @@ impl Query<'_> {
                 return self.reduced(relation, *table, &execution.bind_all(keys)?, *test);
             }
             Step::Probe { table, join } => {
-                return self.probe_shared_build(&execution.bind_join(join)?, *table, relation);
+                let joined = self.probe_shared_build(&execution.bind_join(join)?, *table, relation)?;
+                return Ok(self.compacted(joined));
             }
             Step::Join { build: id, join, wanted } => {
                 let build = outputs.read(*id)?;
                 relation = self.without_tables(relation)?;
                 relation = self.join_relations(&execution.bind_join(join)?, build, relation, *wanted)?;
+                relation = self.compacted(relation);
                 let has_rows = relation.joins.last().is_some_and(|table| table.build.rows() > 0);
                 let has_rows = self.joins.has_build_rows.take().unwrap_or(has_rows);
                 outputs.has_rows.insert(id.0, has_rows);

@@ -10,7 +10,7 @@ use crate::Table;
 use crate::plan::{InputTables, JoinKind, JoinPlan, Mark, Plan, PlanKind};
 
 /// Minimum rows of a device: fewer do not give each of its blocks a turn.
-const ROWS_MIN: f64 = (1u64 << 23) as f64;
+pub(crate) const COMPACTED_ROWS_MIN: u64 = 1 << 23;
 /// Maximum share of rows that are left: reading those again takes less time than half empty warps.
 const SHARE_MAX: f64 = 0.6;
 /// Maximum share of rows with a match in a join's table: these rows look it up twice.
@@ -18,7 +18,7 @@ const MATCHED_MAX: f64 = 0.3;
 
 /// Marks such places. With `forced`, all chains over tables with at least `forced` rows are marked.
 pub(super) fn place(plan: Plan, inputs: &[Arc<Table>], devices: usize, forced: Option<u64>) -> Plan {
-    let compacting = Compacting { inputs, rows_min: ROWS_MIN * devices as f64, forced };
+    let compacting = Compacting { inputs, rows_min: (COMPACTED_ROWS_MIN * devices as u64) as f64, forced };
     let mark = |plan| if compacting.pays(&plan) { marked(plan, Mark::Compact) } else { plan };
     let marked = plan.rewritten(&mut |mut plan| {
         let is_chain = compacting.is_chain(&plan);

@@ -29,6 +29,7 @@ use crate::options::{ExecOptions, JoinOrder, RuntimeFilters};
 use crate::plan::rewrite::{rewrite_aggregates, rewrite_full_joins, rewrite_not_in};
 use crate::plan::{InputTables, Plan};
 use crate::{DeviceSet, Result, Table};
+pub(crate) use compact::COMPACTED_ROWS_MIN;
 use costs::Costs;
 pub(crate) use order::Orders;
 use order::{Graph, Planner, Tree, rebuild, shape_of};

@@ -11,6 +11,7 @@ use crate::exec::exchange::Owners;
 use crate::exec::query::Query;
 use crate::exec::relation::{BuildKeys, Intermediate, JoinTable, Relation, Source};
 use crate::expr::{Expr, ExprKind};
+use crate::optimize::COMPACTED_ROWS_MIN;
 use crate::optimize::costs::prefers_partition;
 use crate::options::Distribution;
 use crate::plan::join::JoinNode;
@@ -22,6 +23,10 @@ const TABLE_ROW_BYTES_MIN: u64 = 16;
 
 /// A join is not partitioned if less than this fraction of the probe rows is needed (1 / divisor).
 const WANTED_SHARE: u64 = 16;
+
+/// Minimum numbers in the range of a build side's keys, for each key, for compacting the rows with a match. Probe keys may be
+/// denser than that range by a few times.
+const COMPACTED_SPAN_MIN: u64 = 16;
 
 impl Query<'_> {
     /// Whether both sides should be partitioned, instead of the pipeline probing one table.
@@ -154,6 +159,24 @@ impl Query<'_> {
 
     fn is_distinct(&self, plan: &Plan, column: usize) -> bool {
         plan.traces(&self.inputs.tables, column, true, &|table, column| table.statistics()[column].unique == Some(true))
+    }
+
+    /// Compacts a table's rows behind the probe that was added last if it keeps few of them, as the finished build table tells.
+    pub(in crate::exec) fn compacted(&self, mut relation: Relation) -> Relation {
+        let (Source::Table(table, _), Some(Step::Probe(probe)), Some(joined)) =
+            (&relation.source, relation.steps.last(), relation.joins.last())
+        else {
+            return relation;
+        };
+        let keys = joined.build.shards.iter().map(|shard| shard.rows).max().unwrap_or(0);
+        let few = |span: u64| keys <= span / COMPACTED_SPAN_MIN;
+        let is_of_many =
+            table.rows() / self.devices() as u64 >= self.options.compact_rows_min.unwrap_or(COMPACTED_ROWS_MIN);
+        let is_kind = matches!(probe.kind, ProbeKind::Matches | ProbeKind::Semi) && probe.shape.unique;
+        if is_of_many && is_kind && joined.shape.packing.span().is_some_and(few) {
+            relation.steps.push(Step::Compact);
+        }
+        relation
     }
 
     /// Whether to exchange both sides by key, instead of copying the build side to all devices.
