@@ -9,11 +9,11 @@ use arrow::datatypes::{DataType, Field, Schema};
 use warpjoin::exec::{self, JoinOrder, Materialization};
 use warpjoin::expr::{CompareOp, Expr};
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, PlanKind, SortKey};
-use warpjoin::{ExecOptions, QueryMetrics, Session, Table};
+use warpjoin::{CodeTier, ExecOptions, QueryMetrics, Session, Table};
 
 use common::case::upload;
 use common::decisions::assert_announced;
-use common::int_plans::{batch, below, int, join, of_ints, scan};
+use common::int_plans::{batch, below, int, join, of_ints, scan, sums};
 use common::sessions::{Opener, simulated};
 use common::value::{Row, V, rows_of};
 
@@ -149,6 +149,41 @@ fn small_probe_sides_reduce_build_sides() {
         // Where so few rows are at stake, nobody does it unasked.
         let plan = join(scan(&large), below(scan(&small), 1, 3), (0, 0), ProbeOuter, vec![1]);
         assert!(run(&session, &plan, &as_given()).1.decisions.is_empty());
+    }
+}
+
+/// Rows are listed behind a join, and behind a second one whose key is a column of the first one's build side.
+#[test]
+fn rows_behind_joins_are_listed() {
+    for devices in [1, 2] {
+        let session = simulated().open(devices).expect("a session");
+        let facts = batch(vec![
+            ("f_key", (0..9000).map(|row| row * 7919 % 500).collect()),
+            ("f_value", (0..9000).map(|row| row % 11).collect()),
+        ]);
+        let first = batch(vec![
+            ("a_key", (0..200).map(|row| row * 2).collect()),
+            ("a_next", (0..200).map(|row| row * 1_000_003 % 97).collect()),
+        ]);
+        let second = batch(vec![
+            ("b_key", (0..97).step_by(3).collect()),
+            ("b_value", (0..97).step_by(3).map(|row| row * 10_000_000_019).collect()),
+        ]);
+        let [facts, first, second] = [facts, first, second].map(|batch| upload(&session, &batch));
+        // Key, value and next key; then all of them and the second value.
+        let near = join(scan(&first), below(scan(&facts), 1, 9), (0, 0), JoinKind::Inner, vec![2, 3, 1]);
+        let far = join(scan(&second), near.clone(), (0, 2), JoinKind::Inner, vec![1, 2, 3, 4]);
+        let groups = sums(far.clone(), 2, 0);
+        for plan in [near, far, groups] {
+            let (wanted, _) = run(&session, &plan, &as_given());
+            assert!(!wanted.is_empty());
+            for code_tier in [CodeTier::Compiled, CodeTier::Interpreted] {
+                let options = ExecOptions { compact_rows_min: Some(0), code_tier, ..as_given() };
+                let (rows, metrics) = run(&session, &plan, &options);
+                assert_eq!(rows, wanted, "{code_tier:?}");
+                assert!(named(&metrics, "Probe -> Compact") > 0, "{:?}", metrics.pipelines);
+            }
+        }
     }
 }
 

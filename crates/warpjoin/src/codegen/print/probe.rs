@@ -7,10 +7,20 @@ use crate::codegen::shapes::{ProbeKind, Slots, WordSlots};
 
 /// Looks a key up.
 pub(super) fn find(text: &mut Text, nodes: &Nodes, find: &Find) {
+    text.push(&format!("u64 {} = 0;", Variable::Match(find.number)));
+    look_up(text, nodes, find);
+}
+
+/// The same with a variable that is declared.
+pub(super) fn find_declared(text: &mut Text, nodes: &Nodes, find: &Find) {
+    text.push(&format!("{} = 0;", Variable::Match(find.number)));
+    look_up(text, nodes, find);
+}
+
+fn look_up(text: &mut Text, nodes: &Nodes, find: &Find) {
     let Find { number, alive, key, form, slots, windows } = find;
     let (found, key) = (Variable::Match(*number), text_of(nodes, *key));
     let windows = windows.map(|windows| windows.to_string()).unwrap_or_default();
-    text.push(&format!("u64 {found} = 0;"));
     match *form {
         Slots::Direct(_) => {
             text.push(&format!("if ({alive}) {found} = {slots}[{key} - 1];"));
