@@ -43,6 +43,8 @@ struct Queue {
     /// Hashes of all that was ever in `better`: what fails is not tried again. Their texts would fill the memory of a process
     /// that runs for long; of two with one hash, one stays interpreted.
     improved: HashSet<u64>,
+    /// Messages of the first modules of `better` that did not compile.
+    failures: Vec<String>,
     threads: Vec<JoinHandle<()>>,
     /// Threads that take jobs.
     running: usize,
@@ -83,6 +85,9 @@ impl Shared {
         sync::locked(&self.queue)
     }
 }
+
+/// Maximum messages of modules that did not compile.
+const FAILURES_MAX: usize = 8;
 
 /// The background threads of a session. They end when there is nothing to do; dropping waits for them.
 #[derive(Default)]
@@ -135,6 +140,11 @@ impl Compiler {
         while queue.running > 0 {
             queue = sync::wait(&self.shared.ended, queue);
         }
+    }
+
+    /// Why pipelines stay interpreted: messages of the first modules that did not compile.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        self.shared.locked().failures.clone()
     }
 
     /// Forgets what was asked for and has not begun.
@@ -213,7 +223,20 @@ fn work(shared: &Arc<Shared>) {
         if job.is_for_store && first.is_stored(&job.module) {
             continue;
         }
-        if !compile(first, &job.module) || others.is_empty() {
+        let compiled = compile(first, &job.module);
+        match &compiled {
+            Err(message) if is_better => {
+                log::warn!("a pipeline stays interpreted: {message}");
+                let failures = &mut shared.locked().failures;
+                if failures.len() < FAILURES_MAX {
+                    failures.push(message.clone());
+                }
+            }
+            // It fails again, with its message, where a query waits for it.
+            Err(message) => log::debug!("{message}"),
+            Ok(()) => {}
+        }
+        if compiled.is_err() || others.is_empty() {
             continue;
         }
         // One device first: the others then find its kernel in the disk cache.
@@ -230,15 +253,15 @@ fn work(shared: &Arc<Shared>) {
     }
 }
 
-/// Whether that went well. What fails here fails again, with its message, where it is used.
-fn compile(device: &Device, module: &ModuleSource) -> bool {
+/// Compiles a module; the error is its message. What a query waits for fails again where it is used.
+fn compile(device: &Device, module: &ModuleSource) -> Result<(), String> {
     if device.is_compiled(module) {
-        return true;
+        return Ok(());
     }
     let started = Instant::now();
     let outcome = device.compile(module);
     note(module, started, "ahead");
-    outcome.map_err(|error| log::debug!("{}: {error}", module.name)).is_ok()
+    outcome.map(drop).map_err(|error| format!("{}: {error}", module.name))
 }
 
 /// A line for whoever looks why a first run takes long.
@@ -282,6 +305,15 @@ mod tests {
         assert!(devices.iter().all(|device| better.iter().all(|module| device.is_compiled(module))));
         let queue = compiler.shared.locked();
         assert_eq!((queue.waiting(), queue.running, queue.improving), (0, 0, 0));
+    }
+
+    #[test]
+    fn failures_of_what_is_better_are_kept() {
+        let devices = open_simulated(&SimOptions::default()).unwrap();
+        let compiler = Compiler::default();
+        compiler.improve(QueryId::new(), vec![ModuleSource { text: "no kernel".into(), ..module(1) }], &devices);
+        compiler.finish();
+        assert_eq!(compiler.failures().len(), 1);
     }
 
     #[test]

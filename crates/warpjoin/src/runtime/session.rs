@@ -181,6 +181,11 @@ impl Session {
     pub fn finish_compiling(&self) {
         self.devices.compiler().finish();
     }
+
+    /// Errors of kernels that did not compile in the background, at most 8. Their pipelines stay interpreted: a defect.
+    pub fn compile_failures(&self) -> Vec<String> {
+        self.devices.compiler().failures()
+    }
 }
 
 /// Loads the interpreter kernels, so that a new query can start with them. Kernels that any query may need are compiled
