@@ -2,7 +2,6 @@
 
 use super::batch::BatchItem;
 use super::code::Code;
-use super::front::Front;
 use super::matches::{MatchLookUp, MatchUnits};
 use super::params::Field;
 use super::partition::PartitionItem;
@@ -115,6 +114,24 @@ pub(crate) enum Head {
     Sample { rows: Field, stride: Field, block_threads: u32 },
     /// That of a group table.
     Group,
+}
+
+/// Rows of a thread that are tested together, so that their loads are under way together.
+pub(crate) const FRONT_ITEMS: u32 = 4;
+/// Most rows of a thread in a turn.
+pub(crate) const TURN_ITEMS: u32 = 16;
+
+/// What a block does with the rows of a turn before anything else: it lists those that tests leave.
+#[derive(Debug)]
+pub(crate) struct Front {
+    pub rows: Field,
+    pub block_threads: u32,
+    /// Where the list begins in shared memory.
+    pub offset: u32,
+    /// The turn is one of the order of tiles, which knows how many rows of a thread it has.
+    pub is_ordered: bool,
+    /// Sections, statements and lookups of one row.
+    pub items: Vec<Item>,
 }
 
 /// A place in the output for each row that is alive, [`Variable::Place`]. Narrows to rows for which there is room.

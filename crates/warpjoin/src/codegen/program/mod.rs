@@ -7,7 +7,6 @@
 mod batch;
 mod body;
 mod code;
-mod front;
 mod function;
 mod group;
 mod kernel;
@@ -20,9 +19,8 @@ mod statement;
 mod variable;
 
 pub(super) use batch::BatchItem;
-pub(super) use body::{Body, First, Head, Item, Reservation};
+pub(super) use body::{Body, FRONT_ITEMS, First, Front, Head, Item, Reservation, TURN_ITEMS};
 pub(super) use code::{Code, Codes, Node, Nodes};
-pub(super) use front::{FRONT_ITEMS, Front, TURN_ITEMS};
 pub(super) use function::Function;
 pub(super) use group::{
     Accumulate, GroupFrame, GroupLoop, GroupTarget, GroupTiles, GroupWalk, Prefetch, Slot, TableFields,
