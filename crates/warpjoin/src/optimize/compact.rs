@@ -13,6 +13,8 @@ use crate::plan::{InputTables, JoinKind, JoinPlan, Mark, Plan, PlanKind};
 pub(crate) const COMPACTED_ROWS_MIN: u64 = 1 << 23;
 /// Maximum share of rows that are left: reading those again takes less time than half empty warps.
 const SHARE_MAX: f64 = 0.6;
+/// Share of rows up to which a chain ends where it is compacted: further tests are faster with full warps.
+const FEW_SHARE: f64 = 0.25;
 /// Maximum share of rows with a match in a join's table: these rows look it up twice.
 const MATCHED_MAX: f64 = 0.3;
 
@@ -57,7 +59,11 @@ impl Compacting<'_> {
             }
             PlanKind::Filter { input, .. }
             | PlanKind::Project { input, .. }
-            | PlanKind::Marked { input, mark: Mark::Reduced { .. } | Mark::Compact } => self.is_chain(input),
+            | PlanKind::Marked { input, mark: Mark::Reduced { .. } } => self.is_chain(input),
+            PlanKind::Marked { input, mark: Mark::Compact } => {
+                let are_many = || self.left(input) > FEW_SHARE * self.table_rows(input);
+                self.is_chain(input) && (self.forced.is_some() || are_many())
+            }
             PlanKind::Join(join) => self.is_chain(&join.probe) && self.is_test(plan, join),
             _ => false,
         }

@@ -72,10 +72,16 @@ impl Packing {
 
     /// Numbers that a single word can be, from 0 on; `None` for several words and for 2^63 numbers and more.
     pub(crate) fn span(&self) -> Option<u64> {
-        if let Some(range) = self.single_integer() {
-            return u64::try_from(range.max.checked_sub(range.min)?).ok()?.checked_add(1);
+        if self.single_integer().is_some() {
+            return self.integer_span();
         }
         self.single_word_bits().filter(|&bits| bits < 63).map(|bits| 1 << bits)
+    }
+
+    /// How many numbers the only key may have, an integer.
+    pub(crate) fn integer_span(&self) -> Option<u64> {
+        let range = self.single_integer()?;
+        u64::try_from(range.max.checked_sub(range.min)?).ok()?.checked_add(1)
     }
 
     /// Bytes of a bitmap with a bit for each number that [`Self::span`] tells of: words of 32 bits.

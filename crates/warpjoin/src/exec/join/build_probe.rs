@@ -173,7 +173,8 @@ impl Query<'_> {
         let is_of_many =
             table.rows() / self.devices() as u64 >= self.options.compact_rows_min.unwrap_or(COMPACTED_ROWS_MIN);
         let is_kind = matches!(probe.kind, ProbeKind::Matches | ProbeKind::Semi) && probe.shape.unique;
-        if is_of_many && is_kind && joined.shape.packing.span().is_some_and(few) {
+        let is_first = !relation.steps.iter().any(|step| matches!(step, Step::Compact));
+        if is_first && is_of_many && is_kind && joined.shape.packing.integer_span().is_some_and(few) {
             relation.steps.push(Step::Compact);
         }
         relation
