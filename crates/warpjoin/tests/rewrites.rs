@@ -267,6 +267,26 @@ fn decimals(session: &Arc<Session>, unit: i128) -> Arc<Table> {
     upload(session, &RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("a batch"))
 }
 
+/// Minima and maxima of such values are made of other aggregates: their joins keep lists.
+#[test]
+fn wide_decimals_have_no_extremes() {
+    let session = simulated().open(1).expect("a session");
+    let table = decimals(&session, 1 << 100);
+    let mut plan = join(scan(&table), scan(&table), (0, 0), JoinKind::ProbeSemi, vec![3, 4]);
+    let amount = |index: usize| Expr::column(index, DataType::Decimal128(38, 2), false);
+    plan.schema = Arc::new(Schema::new(vec![
+        Field::new("g", DataType::Int64, false),
+        Field::new("amount", DataType::Decimal128(38, 2), false),
+    ]));
+    if let PlanKind::Join(join) = &mut plan.kind {
+        join.residual = Some(common::int_plans::compare(CompareOp::NotEqual, amount(1), amount(4)));
+    }
+    let forced = ExecOptions { extremes_rows_min: Some(0), ..as_given() };
+    let (rows, metrics) = run(&session, &plan, &forced);
+    assert_eq!(rows.len(), 3000);
+    assert!(metrics.decisions.iter().all(|line| !line.starts_with("extremes")), "{:?}", metrics.decisions);
+}
+
 fn grouped(input: Plan, call: AggregateCall) -> Plan {
     let schema =
         Schema::new(vec![Field::new("g", DataType::Int64, true), Field::new("v", call.data_type.clone(), true)]);

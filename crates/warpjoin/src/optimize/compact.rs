@@ -33,6 +33,8 @@ pub(super) fn place(plan: Plan, inputs: &[Arc<Table>], devices: usize, forced: O
                 }
                 plan
             }
+            // It stops early.
+            PlanKind::Limit { .. } => plan,
             _ if is_chain => plan,
             _ => plan.map_inputs(&mut |input| mark(input)),
         }
@@ -49,7 +51,7 @@ struct Compacting<'a> {
 impl Compacting<'_> {
     fn pays(&self, plan: &Plan) -> bool {
         let is_few = || self.left(plan) <= SHARE_MAX * self.table_rows(plan);
-        drops_rows(plan) && self.is_chain(plan) && (self.forced.is_some() || is_few())
+        has_test(plan) && self.is_chain(plan) && (self.forced.is_some() || is_few())
     }
 
     fn is_chain(&self, plan: &Plan) -> bool {
@@ -114,9 +116,9 @@ impl Compacting<'_> {
 }
 
 /// Whether a chain has a test.
-fn drops_rows(chain: &Plan) -> bool {
+fn has_test(chain: &Plan) -> bool {
     match &chain.kind {
-        PlanKind::Project { input, .. } => drops_rows(input),
+        PlanKind::Project { input, .. } => has_test(input),
         PlanKind::Filter { .. } | PlanKind::Marked { .. } | PlanKind::Join(_) => true,
         _ => false,
     }

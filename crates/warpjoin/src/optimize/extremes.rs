@@ -2,6 +2,8 @@
 //! larger one) is told by the least and the largest value of the key's rows. So the build side becomes a row for each key, rather
 //! than lists of rows.
 
+use arrow::datatypes::DataType;
+
 use super::estimate::estimate;
 use super::order::Graph;
 use super::safety::never_fails;
@@ -13,6 +15,9 @@ use crate::plan::{AggregateCall, AggregateFunction, InputTables, JoinKind, JoinP
 const ROWS_MIN: f64 = (1u64 << 17) as f64;
 /// Minimum rows of a key that is not sorted: a table of groups takes one insert per key, lists take several per row.
 const ROWS_A_KEY_MIN: f64 = 1.5;
+
+/// Maximum precision of decimals that fit 64 bits.
+const NARROW_PRECISION_MAX: u8 = 18;
 
 /// The plan with extremes for such joins where that pays. With `forced`, of build sides with `forced` rows or more, and no
 /// others.
@@ -97,8 +102,13 @@ impl Inequality {
         // All build rows are grouped, also those that no probe row asks for.
         let never_fails = |expr: &Expr| never_fails(expr) && is_grouped_plainly(expr);
         let is_safe = never_fails(value) && join.on.iter().all(|(key, _)| never_fails(key));
+        // Minima beyond 64 bits are made of other aggregates, which are planned before this.
+        let is_narrow = match value.data_type {
+            DataType::Decimal128(precision, _) => precision <= NARROW_PRECISION_MAX,
+            ref other => !other.is_decimal(),
+        };
         let is_inequality = !matches!(op, CompareOp::Equal | CompareOp::Identical);
-        (is_safe && is_inequality && value.data_type == other.data_type).then(|| Self {
+        (is_safe && is_narrow && is_inequality && value.data_type == other.data_type).then(|| Self {
             value: value.as_ref().clone(),
             op,
             other: other.as_ref().clone(),

@@ -181,11 +181,24 @@ impl Binder {
     }
 
     /// Says how blocks go over the rows that `end_front` has ended the tests of.
-    pub(in crate::codegen) fn place_front(&mut self, place: &FrontPlace, threads: u32, at: u32, of_order: bool) {
-        if let [Item::Front(front), Item::OpenQueue { block_threads }] = &mut self.body.items[place.0..place.0 + 2] {
-            (front.block_threads, front.offset, front.is_ordered) = (threads, at, of_order);
-            *block_threads = threads;
-        }
+    ///
+    /// # Errors
+    /// When that stands somewhere else.
+    pub(in crate::codegen) fn place_front(
+        &mut self,
+        place: &FrontPlace,
+        threads: u32,
+        at: u32,
+        of_order: bool,
+    ) -> Result<()> {
+        let Some([Item::Front(front), Item::OpenQueue { block_threads }]) =
+            self.body.items.get_mut(place.0..place.0 + 2)
+        else {
+            return Err(Error::internal("tests that stand somewhere else"));
+        };
+        (front.block_threads, front.offset, front.is_ordered) = (threads, at, of_order);
+        *block_threads = threads;
+        Ok(())
     }
 
     /// Adds a statement to the section.

@@ -13,7 +13,7 @@ use crate::codegen::expr::{evaluate, moment_term};
 use crate::codegen::lookup;
 use crate::codegen::program::{
     Accumulate, Binding, Field, Function, GroupFrame, GroupLoop, GroupPart, GroupTarget, GroupTiles, GroupWalk, Item,
-    Op, Prefetch, Statement, Type, Variable,
+    Op, Prefetch, Statement, Type, Variable, queue_bytes,
 };
 use crate::codegen::shapes::{
     Accumulator, AccumulatorKind, AccumulatorResult, GroupLimits, GroupMode, GroupShape, Packing, PreAggregation,
@@ -63,6 +63,9 @@ pub(in crate::codegen) fn aggregate(
     for accumulator in accumulators {
         results.push(plan_accumulator(b, environment, accumulator, keys.is_empty(), limits.rows_bits, &mut slots)?);
     }
+    // A block's list of rows takes its share.
+    let list_bytes = if b.is_queued { 2 * queue_bytes(TABLE_BLOCK_THREADS) } else { 0 };
+    let limits = GroupLimits { shared_bytes_max: limits.shared_bytes_max.saturating_sub(list_bytes), ..limits };
     let mode = choose_mode(keys.is_empty(), &packing, limits);
     let by_parts = b.is_partitioned || limits.is_cut && mode == GroupMode::Narrow;
     // Other loops than that over tiles have no place for a table in front.

@@ -147,10 +147,10 @@ impl<'k> Builder<'k> {
                 self.pop_scope(end);
                 self.forget();
             }
-            // Rows of a frequent key are merged one by one.
             // One row after the other: those that are left go on at once.
             Item::Front(front) => front.items.iter().try_for_each(|item| self.item(item, kernel, open))?,
             Item::OpenQueue { .. } => open.push(Open::Nothing),
+            // Rows of a frequent key are merged one by one.
             Item::Ballot => {}
             Item::AddToSketch { set, control, hash, alive } => {
                 let hash = self.code_as(*hash, CType::U64)?;

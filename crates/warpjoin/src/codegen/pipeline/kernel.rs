@@ -17,7 +17,7 @@ use crate::codegen::bind::{Binder, Environment, FrontPlace, HeadPlace};
 use crate::codegen::constants::{Constants, PIPELINE_BLOCK_THREADS};
 use crate::codegen::interpret::Program;
 use crate::codegen::precomputed::Lookup;
-use crate::codegen::program::{Around, Binding, GroupFrame, GroupLoop, Head, Kernel, TURN_ITEMS, Type};
+use crate::codegen::program::{Around, Binding, GroupFrame, GroupLoop, Head, Kernel, Type, queue_bytes};
 use crate::codegen::shapes::{
     GroupLimits, GroupShape, JoinShape, MatchForm, Packing, PartitionStage, PayloadForm, RowShape, Sink, SortShape,
     SourceShape, Step,
@@ -220,8 +220,8 @@ fn bind_tiles(b: &mut Binder, source: &SourceShape, steps: &[Step], sink: &Sink)
     b.end_head(&place, head);
     if let Some(front) = front {
         let offset = shared_bytes.next_multiple_of(QUEUE_HEAD_BYTES);
-        b.place_front(&front, block_threads, offset, is_ordered);
-        shared_bytes = offset + QUEUE_HEAD_BYTES + TURN_ITEMS * block_threads * 2;
+        b.place_front(&front, block_threads, offset, is_ordered)?;
+        shared_bytes = offset + queue_bytes(block_threads);
     }
     let grid = Grid::Tiles { block_threads, shared_bytes };
     Ok((shape, frame, grid))

@@ -1,5 +1,7 @@
 //! The body of a kernel: what all lanes do together, loops, and sections between them.
 
+use warpjoin_kernels::common::QUEUE_HEAD_BYTES;
+
 use super::batch::BatchItem;
 use super::code::Code;
 use super::matches::{MatchLookUp, MatchUnits};
@@ -121,6 +123,11 @@ pub(crate) const FRONT_ITEMS: u32 = 4;
 /// Most rows of a thread in a turn.
 pub(crate) const TURN_ITEMS: u32 = 16;
 
+/// Bytes of a block's list in shared memory (`common/row_queue.cuh`).
+pub(crate) fn queue_bytes(block_threads: u32) -> u32 {
+    QUEUE_HEAD_BYTES + TURN_ITEMS * block_threads * 2
+}
+
 /// What a block does with the rows of a turn before anything else: it lists those that tests leave.
 #[derive(Debug)]
 pub(crate) struct Front {
@@ -160,4 +167,18 @@ pub(crate) enum First {
 pub(crate) struct Body {
     pub first: Vec<First>,
     pub items: Vec<Item>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_have_room_for_the_turns_of_kernels() {
+        let defined = format!("#define WJ_TURN_ITEMS {TURN_ITEMS}\n");
+        let tiles = warpjoin_kernels::HEADERS.iter().find(|header| header.name == "common/tiles.cuh");
+        assert!(tiles.is_some_and(|tiles| tiles.text.contains(&defined)), "{defined}");
+        // Rows of a turn are numbers of 16 bits.
+        const { assert!(TURN_ITEMS * 1024 <= 1 << 16) }
+    }
 }

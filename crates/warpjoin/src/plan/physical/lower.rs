@@ -115,7 +115,7 @@ impl<'p> Lowering<'p> {
                 let keys = self.taken(keys);
                 open.then(Step::Reduce { table: *table, keys, test: *test })
             }
-            PlanKind::Marked { input, mark: Mark::Compact } => self.open(input, None).then(Step::Compact),
+            PlanKind::Marked { input, mark: Mark::Compact } => self.open(input, wanted).then(Step::Compact),
             PlanKind::Marked { input, mark: Mark::Shared(share) } => {
                 let id = match self.shared.get(share) {
                     Some(&id) => id,
