@@ -1,7 +1,9 @@
 // Rows that a block finds among those of a turn: all threads test several rows each, and what follows has full warps.
 #pragma once
-#include "common/constants.cuh"
 #include "common/simt.cuh"
+
+// Bytes in front of the rows of a block's queue.
+#define WJ_QUEUE_HEAD_BYTES 16
 
 // Of a block, in its shared memory.
 struct RowQueue {

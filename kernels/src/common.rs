@@ -10,8 +10,6 @@ constants! { "WJ_":
     pub const DEVICES_MAX: usize = 8;
     /// Bytes of shared memory for a `BlockReservation`.
     pub const RESERVATION_BYTES: u32 = 8 + 32 * 4;
-    /// Bytes in front of the rows of a block's queue (`common/row_queue.cuh`).
-    pub const QUEUE_HEAD_BYTES: u32 = 16;
     /// Values of shared memory for sums over a block.
     pub const BLOCK_SUMS: u32 = 33;
     /// Rows of a tile of a scan that one thread takes.

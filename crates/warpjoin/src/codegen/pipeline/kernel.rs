@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use warpjoin_device::ModuleSource;
-use warpjoin_kernels::common::{QUEUE_HEAD_BYTES, RESERVATION_BYTES};
+use warpjoin_kernels::common::RESERVATION_BYTES;
 use warpjoin_kernels::partition::PARTITION_THREADS_MANY;
 
 use super::batch::{BATCH_BLOCKS, Batch};
@@ -17,7 +17,9 @@ use crate::codegen::bind::{Binder, Environment, FrontPlace, HeadPlace};
 use crate::codegen::constants::{Constants, PIPELINE_BLOCK_THREADS};
 use crate::codegen::interpret::Program;
 use crate::codegen::precomputed::Lookup;
-use crate::codegen::program::{Around, Binding, GroupFrame, GroupLoop, Head, Kernel, Type, queue_bytes};
+use crate::codegen::program::{
+    Around, Binding, GroupFrame, GroupLoop, Head, Kernel, QUEUE_HEAD_BYTES, Type, queue_bytes,
+};
 use crate::codegen::shapes::{
     GroupLimits, GroupShape, JoinShape, MatchForm, Packing, PartitionStage, PayloadForm, RowShape, Sink, SortShape,
     SourceShape, Step,

@@ -1,7 +1,5 @@
 //! The body of a kernel: what all lanes do together, loops, and sections between them.
 
-use warpjoin_kernels::common::QUEUE_HEAD_BYTES;
-
 use super::batch::BatchItem;
 use super::code::Code;
 use super::matches::{MatchLookUp, MatchUnits};
@@ -123,6 +121,9 @@ pub(crate) const FRONT_ITEMS: u32 = 4;
 /// Most rows of a thread in a turn.
 pub(crate) const TURN_ITEMS: u32 = 16;
 
+/// Bytes in front of the rows of a block's list (`common/row_queue.cuh`).
+pub(crate) const QUEUE_HEAD_BYTES: u32 = 16;
+
 /// Bytes of a block's list in shared memory (`common/row_queue.cuh`).
 pub(crate) fn queue_bytes(block_threads: u32) -> u32 {
     QUEUE_HEAD_BYTES + TURN_ITEMS * block_threads * 2
@@ -178,6 +179,9 @@ mod tests {
         let defined = format!("#define WJ_TURN_ITEMS {TURN_ITEMS}\n");
         let tiles = warpjoin_kernels::HEADERS.iter().find(|header| header.name == "common/tiles.cuh");
         assert!(tiles.is_some_and(|tiles| tiles.text.contains(&defined)), "{defined}");
+        let defined = format!("#define WJ_QUEUE_HEAD_BYTES {QUEUE_HEAD_BYTES}\n");
+        let queue = warpjoin_kernels::HEADERS.iter().find(|header| header.name == "common/row_queue.cuh");
+        assert!(queue.is_some_and(|queue| queue.text.contains(&defined)), "{defined}");
         // Rows of a turn are numbers of 16 bits.
         const { assert!(TURN_ITEMS * 1024 <= 1 << 16) }
     }

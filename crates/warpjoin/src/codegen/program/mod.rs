@@ -19,7 +19,9 @@ mod statement;
 mod variable;
 
 pub(super) use batch::BatchItem;
-pub(super) use body::{Body, FRONT_ITEMS, First, Front, Head, Item, Reservation, TURN_ITEMS, queue_bytes};
+pub(super) use body::{
+    Body, FRONT_ITEMS, First, Front, Head, Item, QUEUE_HEAD_BYTES, Reservation, TURN_ITEMS, queue_bytes,
+};
 pub(super) use code::{Code, Codes, Node, Nodes};
 pub(super) use function::Function;
 pub(super) use group::{
