@@ -27,14 +27,15 @@ pub(super) fn place(plan: Plan, inputs: InputTables<'_>, forced: Option<u64>, no
     }
     plan.rewritten(&mut |plan| {
         let PlanKind::Join(join) = plan.kind else { return plan };
+        let Some(inequality) = Inequality::of(&join) else { return Plan { kind: PlanKind::Join(join), ..plan } };
         let build = estimate(&join.build, inputs.0);
         let is_wanted = match forced {
             Some(rows_min) => build.rows >= rows_min as f64,
             None => build.rows >= ROWS_MIN && has_lists(&join, inputs),
         };
-        let Some(inequality) = Inequality::of(&join).filter(|_| is_wanted) else {
+        if !is_wanted {
             return Plan { kind: PlanKind::Join(join), ..plan };
-        };
+        }
         notes.push(format!(
             "extremes: rows of {}:{} become a row for each key with the least and the largest value",
             join.build.first_column(),

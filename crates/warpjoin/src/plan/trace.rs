@@ -12,6 +12,11 @@ impl Plan {
         self.traces(inputs, column, false, &|table, column| table.statistics()[column].sorted)
     }
 
+    /// Whether a column is unique in its table, or the only key of a group-by.
+    pub(crate) fn is_distinct(&self, column: usize, inputs: &[Arc<Table>]) -> bool {
+        self.traces(inputs, column, true, &|table, column| table.statistics()[column].unique == Some(true))
+    }
+
     /// Whether a column comes from a table's column for which `holds` is true; `of_group`: the answer for a single
     /// group key.
     pub(crate) fn traces(

@@ -10,5 +10,5 @@ mod route;
 
 pub(super) use build::{build, direct};
 pub(super) use keys::{probe_values, probe_words};
-pub(super) use probe::{access, both_sides, hash_windows, output, probe, slots_of};
+pub(super) use probe::{access, both_sides, hash_windows, output, probe, slots_of, without_payload};
 pub(super) use route::{Route, route};

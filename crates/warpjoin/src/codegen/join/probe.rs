@@ -46,8 +46,7 @@ pub(in crate::codegen) fn probe(
     };
     if let Some(test) = step.filter.filter(|test| *test != FilterTest::Table) {
         may_match(b, test, key, join);
-        b.payloads.push(Payload { access: PayloadAccess::Unpacked(vec![]), matched: None });
-        return output(step, &both_sides(environment, step, join)?);
+        return without_payload(b, environment, step, join);
     }
     let found = find(b, shape, key, join);
     let is_unique = shape.unique;
@@ -136,6 +135,17 @@ pub(in crate::codegen) fn both_sides(environment: &Environment, step: &ProbeStep
     });
     let probe_columns = (0..environment.len()).map(|index| environment.cell(index));
     Ok(Environment::new(build_columns.chain(probe_columns).collect::<Result<_>>()?))
+}
+
+/// The columns behind a probe of whose match nothing is read.
+pub(in crate::codegen) fn without_payload(
+    b: &mut Binder,
+    environment: &Environment,
+    step: &ProbeStep,
+    join: usize,
+) -> Result<Environment> {
+    b.payloads.push(Payload { access: PayloadAccess::Unpacked(vec![]), matched: None });
+    output(step, &both_sides(environment, step, join)?)
 }
 
 /// The columns that go on.

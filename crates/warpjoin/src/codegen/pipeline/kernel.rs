@@ -205,8 +205,8 @@ fn bind_tiles(b: &mut Binder, source: &SourceShape, steps: &[Step], sink: &Sink)
     let mut environment = open_source(b, source);
     let (mut rest, mut probes, mut front) = (steps, 0, None);
     if let Some((tests, behind)) = queue::split(source, steps, sink) {
-        (environment, front) = bind_front(b, source, tests, &place, &mut probes)?;
-        rest = behind;
+        let (left, tested) = bind_front(b, source, tests, &place, &mut probes)?;
+        (environment, rest, front) = (left, behind, Some(tested));
     }
     let (shape, mut frame) = bind_rest(b, environment, rest, probes, sink)?;
     let (rows, control) = (b.params.once(number, Binding::SourceRows), b.params.control());
@@ -236,7 +236,7 @@ fn bind_front(
     tests: &[Step],
     head: &HeadPlace,
     probes: &mut usize,
-) -> Result<(Environment, Option<FrontPlace>)> {
+) -> Result<(Environment, FrontPlace)> {
     let mut tested = open_source(b, source);
     for step in tests {
         tested = bind_step(b, &tested, step, probes)?;
@@ -249,7 +249,7 @@ fn bind_front(
     for step in tests {
         left = pass_step(b, &left, step, &mut passed)?;
     }
-    Ok((left, Some(front)))
+    Ok((left, front))
 }
 
 /// Steps and sink.

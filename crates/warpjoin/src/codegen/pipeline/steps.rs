@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::Result;
-use crate::codegen::bind::{Binder, Cell, Environment, Payload, PayloadAccess};
+use crate::codegen::bind::{Binder, Cell, Environment};
 use crate::codegen::expr::evaluate;
 use crate::codegen::join;
 use crate::codegen::program::{Counter, Statement};
@@ -71,8 +71,7 @@ pub(super) fn pass_step(
         Step::Probe(step) if step.kind == ProbeKind::Semi => {
             let number = *probes;
             *probes += 1;
-            b.payloads.push(Payload { access: PayloadAccess::Unpacked(vec![]), matched: None });
-            join::output(step, &join::both_sides(environment, step, number)?)
+            join::without_payload(b, environment, step, number)
         }
         Step::Probe(_) | Step::Project(_) | Step::Fetch(_) | Step::Compact => bind_step(b, environment, step, probes),
     }

@@ -53,12 +53,7 @@ fn declared_by(item: &Item) -> Vec<(Variable, CType)> {
 /// What an item does with a row; its variables are declared.
 fn push_item(text: &mut Text, nodes: &Nodes, item: &Item) {
     let assign = |text: &mut Text, variable: Variable, value: Code| {
-        text.line(|line| {
-            code::push_variable(line, variable);
-            line.push_str(" = ");
-            code::push(line, nodes, value);
-            line.push(';');
-        });
+        push_statement(text, nodes, &Statement::Assign(variable, value));
     };
     match item {
         Item::Section { alive, declarations, statements } => {

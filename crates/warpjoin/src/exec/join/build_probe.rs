@@ -14,8 +14,8 @@ use crate::expr::{Expr, ExprKind};
 use crate::optimize::COMPACTED_ROWS_MIN;
 use crate::optimize::costs::prefers_partition;
 use crate::options::Distribution;
+use crate::plan::JoinKind;
 use crate::plan::join::JoinNode;
-use crate::plan::{JoinKind, Plan};
 use crate::{Error, Reason, Result};
 
 /// Minimum bytes of a build row with its slot, without payload.
@@ -152,13 +152,11 @@ impl Query<'_> {
     pub(super) fn guess_unique(&self, plan: &JoinNode<'_>) -> bool {
         plan.on.len() > 1
             || plan.on.iter().any(|(key, _)| match key.kind {
-                ExprKind::Column(column) => plan.build.plan.is_some_and(|build| self.is_distinct(build, column)),
+                ExprKind::Column(column) => {
+                    plan.build.plan.is_some_and(|build| build.is_distinct(column, &self.inputs.tables))
+                }
                 _ => false,
             })
-    }
-
-    fn is_distinct(&self, plan: &Plan, column: usize) -> bool {
-        plan.traces(&self.inputs.tables, column, true, &|table, column| table.statistics()[column].unique == Some(true))
     }
 
     /// Compacts a table's rows behind the probe that was added last if it keeps few of them, as the finished build table tells.

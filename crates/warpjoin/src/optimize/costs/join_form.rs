@@ -82,8 +82,7 @@ fn indexed_bytes(plan: &JoinNode<'_>, inputs: &[Arc<Table>]) -> Option<f64> {
         return Some(keys / 8.0);
     }
     let ExprKind::Column(column) = key.kind else { return None };
-    let is_unique = |table: &Table, column: usize| table.statistics()[column].unique == Some(true);
-    build.traces(inputs, column, true, &is_unique).then_some(keys * 4.0)
+    build.is_distinct(column, inputs).then_some(keys * 4.0)
 }
 
 /// Building one table and probing it.

@@ -69,8 +69,7 @@ pub(in crate::optimize) const PARTITIONED_PROBE_PS: f64 = 20.0;
 pub(super) const GROUP_ADD_PS: [(f64, f64); 2] = [(20.0, 12.0), (90.0, 20.0)];
 /// Moving rows of a group-by to their partitions, a byte that is read or written.
 pub(super) const GROUP_MOVE_PS_PER_BYTE: f64 = 0.5;
-/// What the first pass of a partition costs by its bits, in plain moves of a row: up to so many bits, so much. More bits make
-/// shorter runs.
+/// Cost of the first pass of a partition, in plain moves of a row: (maximum bits of the pass, cost). More bits make shorter runs.
 pub(super) const GROUP_PASS_MOVES: [(u32, f64); 5] = [(6, 0.67), (7, 0.75), (9, 0.88), (10, 1.12), (u32::MAX, 1.55)];
 /// The same of a second pass.
 pub(super) const GROUP_SECOND_PASS_MOVES: f64 = 0.87;
