@@ -139,8 +139,9 @@ impl Progress<'_> {
         let Some(case) = self.case.as_mut().filter(|_| self.failure.is_none()) else { return NO_TIME };
         match case.run().and_then(|sample| case.check().map(|()| sample)) {
             Ok(sample) => {
+                let time = Duration::from_nanos(sample.device_ns).max(NO_TIME);
                 self.samples.push(sample);
-                Duration::from_nanos(sample.device_ns).max(NO_TIME)
+                time
             }
             Err(error) => {
                 self.failure = Some(error.to_string());

@@ -41,11 +41,22 @@ pub struct Relative {
 }
 
 /// Device times of one run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Time from the start of the first piece of work to the end of the last.
     pub device_ns: u64,
     /// Time of the kernels.
+    pub kernel_ns: u64,
+    /// The pipelines of an operator, in execution order.
+    pub pipelines: Vec<PipelineTime>,
+}
+
+/// Kernel time of a pipeline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PipelineTime {
+    /// Source, steps and sink.
+    pub name: String,
+    /// Time of its kernels.
     pub kernel_ns: u64,
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::limits::Limits;
-use crate::{Bench, Design, Error, Figure, Line, PlotPoint, Relative, Result, Sample, Unit, median};
+use crate::{Bench, Design, Error, Figure, Line, PipelineTime, PlotPoint, Relative, Result, Sample, Unit, median};
 
 /// How a line ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -48,6 +48,9 @@ pub struct Entry {
     pub fastest_ms: f64,
     /// Median time of the kernels.
     pub kernel_ms: f64,
+    /// Pipelines of the last run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pipelines: Vec<PipelineTime>,
     /// Number of rows of all inputs.
     pub rows: u64,
     /// Rows per second.
@@ -178,6 +181,7 @@ impl Entry {
             time_ms: time_ns * 1e-6,
             fastest_ms: device.iter().min().copied().unwrap_or(0) as f64 * 1e-6,
             kernel_ms: median(&kernels) as f64 * 1e-6,
+            pipelines: samples.last().map(|sample| sample.pipelines.clone()).unwrap_or_default(),
             rows: line.rows,
             rows_per_s: per_s(line.rows as f64),
             moved_bytes: line.moved_bytes,

@@ -6,7 +6,9 @@ use arrow::datatypes::{DataType, Field, Schema};
 
 use crate::expr::Expr;
 use crate::expr::build::zero;
-pub(crate) use crate::expr::build::{ExprList, case, column_of, compare, is_null, not, or_zero, where_not_null};
+pub(crate) use crate::expr::build::{
+    ExprList, arithmetic, case, cast, column_of, compare, is_null, not, or_zero, where_not_null,
+};
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Mark, Plan, PlanKind, RowsOf, Share, SortKey};
 
 /// Column `index` of `plan`.

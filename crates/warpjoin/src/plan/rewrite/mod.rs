@@ -6,6 +6,7 @@ mod distinct;
 mod first;
 mod joins;
 mod moments;
+mod order_words;
 mod quantiles;
 mod sets;
 mod split;
@@ -17,6 +18,7 @@ use crate::Result;
 use crate::expr::Expr;
 
 pub(crate) use joins::{rewrite_full_joins, rewrite_not_in};
+pub(crate) use order_words::words_of;
 pub(crate) use sets::{outputs, unique_keys};
 
 /// The plan with group-bys of group-bys in place of aggregates that need several. `inputs` are the tables of the plan's
