@@ -49,6 +49,10 @@ pub struct Sample {
     pub kernel_ns: u64,
     /// The pipelines of an operator, in execution order.
     pub pipelines: Vec<PipelineTime>,
+    /// Pipelines whose own kernels were not compiled.
+    pub interpreted: u64,
+    /// Bytes that went to host memory for lack of room on the device.
+    pub spilled_bytes: u64,
 }
 
 /// Kernel time of a pipeline.
@@ -58,6 +62,8 @@ pub struct PipelineTime {
     pub name: String,
     /// Time of its kernels.
     pub kernel_ns: u64,
+    /// Runs in vain, because a table or an output was too small.
+    pub retries: u64,
 }
 
 /// A line after set-up: its inputs are on the device. The first run compiles its kernels.

@@ -26,9 +26,18 @@ impl<'a> OperatorCase<'a> {
 
 /// The times of a run.
 pub(super) fn sample(metrics: &QueryMetrics) -> Sample {
-    let time = |pipeline: &PipelineMetrics| PipelineTime { name: pipeline.name.clone(), kernel_ns: pipeline.kernel_ns };
-    let pipelines = metrics.pipelines.iter().map(time).collect();
-    Sample { device_ns: metrics.device_ns, kernel_ns: metrics.kernel_ns, pipelines }
+    let time = |pipeline: &PipelineMetrics| PipelineTime {
+        name: pipeline.name.clone(),
+        kernel_ns: pipeline.kernel_ns,
+        retries: pipeline.retries,
+    };
+    Sample {
+        device_ns: metrics.device_ns,
+        kernel_ns: metrics.kernel_ns,
+        pipelines: metrics.pipelines.iter().map(time).collect(),
+        interpreted: metrics.interpreted_kernels,
+        spilled_bytes: metrics.spilled_bytes,
+    }
 }
 
 impl Case for OperatorCase<'_> {
