@@ -46,5 +46,5 @@ WJ_DEVICE void prefetch_rows(const T* column, u64 next, u32 ahead, u64 end) {
 // Whether the block must stop before this turn: the launch is in vain, or the table is to grow. All threads
 // of the block call it.
 WJ_DEVICE bool is_stopped(u64* control, u64 cancel, u64 turn) {
-    return is_block_stopped(control, WJ_STATUS_ABORT | WJ_STATUS_GROW, cancel, turn, WJ_TILE_CANCEL_TURNS);
+    return is_block_stopped(control, WJ_STATUS_ABORT | WJ_STATUS_GROW, cancel, turn, WJ_GRID_CANCEL_TURNS);
 }

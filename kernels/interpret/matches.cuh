@@ -55,7 +55,7 @@ WJ_DEVICE bool next_unit(const Machine& m, Matching& matching) {
     matching.number += gridDim.x;
     u64* const control = pointer_in<u64>(m, m.matches, WJ_MATCHED_CONTROL);
     const u64 cancel = value_in(m, m.matches, WJ_MATCHED_CANCEL);
-    if (is_block_stopped(control, WJ_STATUS_ABORT, cancel, turn, WJ_ITEM_CANCEL_TURNS)) {
+    if (is_block_stopped(control, WJ_STATUS_ABORT, cancel, turn, WJ_GRID_CANCEL_TURNS)) {
         return false;
     }
     matching.is_over = false;
@@ -112,7 +112,8 @@ WJ_DEVICE bool has_key(const Machine& m, const Matching& matching, u32 place, u3
 WJ_DEVICE bool next_match(const Machine& m, Matching& matching, const Instruction& i) {
     if (++matching.turn % 256 == 0) {
         u64* const control = pointer_in<u64>(m, m.matches, WJ_MATCHED_CONTROL);
-        matching.is_over = is_aborted(control, value_in(m, m.matches, WJ_MATCHED_CANCEL), matching.turn / 256, 4);
+        const u64 cancel = value_in(m, m.matches, WJ_MATCHED_CANCEL);
+        matching.is_over = is_aborted(control, cancel, matching.turn / 256, WJ_MATCH_CANCEL_TURNS);
     }
     if (matching.is_over) return false;
     u32 entry = matching.entry;

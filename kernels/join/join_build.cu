@@ -20,7 +20,7 @@ WJ_DEVICE void insert_rows(const BuildParams& p, OnSlot on_slot) {
     const u64 rounds = (p.rows + stride - 1) / stride;
     u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     for (u64 round = 0; round < rounds; ++round, row += stride) {
-        if (is_aborted(p.control, p.cancel, round, WJ_INSERT_CANCEL_TURNS)) break;
+        if (is_aborted(p.control, p.cancel, round, WJ_GRID_CANCEL_TURNS)) break;
         const bool active = row < p.rows;
         const u64 key = active ? p.keys[row] : 0;
         u64 slot = 0;
@@ -73,7 +73,7 @@ WJ_ENTRY(build_fill, FillParams, WJ_BLOCK_THREADS) {
     const u64 rounds = (p.rows + stride - 1) / stride;
     u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     for (u64 round = 0; round < rounds; ++round, row += stride) {
-        if (is_aborted(p.control, p.cancel, round, WJ_INSERT_CANCEL_TURNS)) break;
+        if (is_aborted(p.control, p.cancel, round, WJ_GRID_CANCEL_TURNS)) break;
         const bool active = row < p.rows;
         const u64 key = active ? p.keys[row] : 0;
         u64 slot = 0;
@@ -104,7 +104,7 @@ WJ_DEVICE void fill_words(const WordsParams& p) {
     const u64 rounds = (p.rows + stride - 1) / stride;
     u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     for (u64 round = 0; round < rounds; ++round, row += stride) {
-        if (is_aborted(p.control, p.cancel, round, WJ_INSERT_CANCEL_TURNS)) break;
+        if (is_aborted(p.control, p.cancel, round, WJ_GRID_CANCEL_TURNS)) break;
         if (row >= p.rows) continue;
         const u64 value = p.values ? p.values[row] : (p.has_row_numbers ? row : 0);
         const InsertOutcome outcome =

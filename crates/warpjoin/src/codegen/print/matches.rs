@@ -44,6 +44,9 @@ fn lists(text: &mut Text, units: &MatchUnits) {
     text.push(&format!("u32* const counts = reinterpret_cast<u32*>({end});"));
     text.push(&format!("u32* const shared = counts + {capacity};"));
     text.push("u16* const places = reinterpret_cast<u16*>(shared + LIST_WORDS);");
+    // Of the warp, from item to item.
+    text.push("u32 seen_matches = 0;");
+    text.push("u32 match_looks = 0;");
     let halves = (0..2).map(|index| format!("places + {index} * {capacity}")).collect::<Vec<_>>().join(", ");
     text.push(&format!(
         "const MatchLists lists = {{heads, counts, shared, {halves}, (u32){heads_bits}, (u32){capacity}}};"
@@ -87,7 +90,7 @@ fn open_items_of_relation(text: &mut Text, units: &MatchUnits) {
     text.push("if (unit.build_rows == 0) break;");
     text.push("const u64 item_turn = number / gridDim.x;");
     text.push(
-        "if (is_block_stopped(match_control, WJ_STATUS_ABORT, match_cancel, item_turn, WJ_ITEM_CANCEL_TURNS)) break;",
+        "if (is_block_stopped(match_control, WJ_STATUS_ABORT, match_cancel, item_turn, WJ_GRID_CANCEL_TURNS)) break;",
     );
     // A pair of partitions may have very many matches.
     text.push("bool is_over = false;");
@@ -144,7 +147,6 @@ fn list_groups(text: &mut Text, look_up: &MatchLookUp) {
     text.push("const u32 lane = threadIdx.x & 31;");
     text.push("const u32 groups = (unit.probe_rows + 32 * items - 1) / (32 * items);");
     text.push("ListTurns turns = {threadIdx.x / 32, false};");
-    text.push("u32 seen_matches = 0;");
     text.open("for (u32 step = 0, group = 0; step <= groups + LIST_HEAVY_MAX; ++step)");
     text.push("if (!next_group(lists, turns, groups, group)) break;");
     text.push("if (is_over) continue;");
@@ -152,10 +154,10 @@ fn list_groups(text: &mut Text, look_up: &MatchLookUp) {
     find_lists(text, look_up);
     text.push("const u32 group_matches = warp_matches(lane_matches).total;");
     text.push("if (group_matches == 0 || leave_group(lists, turns, group, group_matches)) continue;");
-    text.push("seen_matches += group_matches;");
+    text.push("seen_matches += turns.is_shared ? group_matches / (blockDim.x / 32) : group_matches;");
     text.open("if (seen_matches >= WJ_PAIR_MATCHES)");
     text.push("seen_matches = 0;");
-    text.push("is_over = is_aborted(match_control, match_cancel, 0, 1);");
+    text.push("is_over = is_aborted(match_control, match_cancel, ++match_looks, WJ_MATCH_CANCEL_TURNS);");
     text.push("if (is_over) continue;");
     text.close("}");
     if let Some([control, capacity]) = output {
@@ -253,7 +255,9 @@ fn chain_rounds(text: &mut Text, look_up: &MatchLookUp) {
     }
     // A row matches at most `capacity` times.
     text.open("for (u32 turn = 0; turn <= chains.capacity; ++turn)");
-    text.push("if (turn % 256 == 255) is_over = is_aborted(match_control, match_cancel, turn / 256, 4);");
+    text.push(
+        "if (turn % 256 == 255) is_over = is_aborted(match_control, match_cancel, turn / 256, WJ_MATCH_CANCEL_TURNS);",
+    );
     text.push("if (is_over) break;");
     text.push("u32 later = 0;");
     if output.is_some() {
