@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use warpjoin_device::Device;
 
+use super::super::estimate::estimate;
 use super::rates::{
-    MATCH_PS_PER_BYTE, MATCHED_PS_PER_BYTE, ORDERED_PROBE_PS, PASS_BITS_MAX, PASS_PS_PER_BYTE, WRITTEN_PS_PER_BYTE,
+    MATCH_PS_PER_BYTE, MATCHED_PS_PER_BYTE, ORDERED_PROBE_PS, PASS_BITS_MAX, PASS_PS_PER_BYTE, REPEATED_MATCH_PS,
+    SHARED_MATCH_PS, WRITTEN_PS_PER_BYTE,
 };
 use super::tables::{insert_ps, is_direct_small, probe_ps};
 use crate::Table;
@@ -45,12 +47,27 @@ pub(crate) fn prefers_partition(
     }
     let passes = if build_rows >> PASS_BITS_MAX > 4096 { 2.0 } else { 1.0 };
     let (build_rows, probe_rows) = (build_rows as f64, probe_rows as f64);
+    let repeated = probe_rows * (matches_of_row(plan, build_rows, inputs) - 1.0);
     let partitioned = (build_rows * build_bytes + probe_rows * probe_bytes) * passes * PASS_PS_PER_BYTE
-        + probe_rows * (build_bytes + probe_bytes) * MATCH_PS_PER_BYTE;
+        + probe_rows * (build_bytes + probe_bytes) * MATCH_PS_PER_BYTE
+        + repeated * SHARED_MATCH_PS;
     let l2_bytes = device.info().l2_bytes as f64;
     let indexed_bytes = indexed_bytes(plan, inputs).filter(|&bytes| is_direct_small(bytes, l2_bytes, || build_rows));
     let table = Lookup { l2_bytes, indexed_bytes, in_order: sides_in_order(plan, inputs) };
-    partitioned < table_ps(plan, (build_rows, probe_rows), &table)
+    partitioned < table_ps(plan, (build_rows, probe_rows), &table) + repeated * REPEATED_MATCH_PS
+}
+
+/// Expected matches of a probe row that has any: the build rows of a key. 1 if a table needs no lists, or nothing is known.
+fn matches_of_row(plan: &JoinNode<'_>, build_rows: f64, inputs: &[Arc<Table>]) -> f64 {
+    let (false, [(key, _)], Some(build)) = (plan.kind.is_existence(), plan.on.as_slice(), plan.build.plan) else {
+        return 1.0;
+    };
+    let ExprKind::Column(column) = key.kind else { return 1.0 };
+    if build.is_distinct(column, inputs) {
+        return 1.0;
+    }
+    let key = estimate(build, inputs).columns[column];
+    if key.unique || key.unsure { 1.0 } else { (build_rows / key.distinct_among(build_rows)).max(1.0) }
 }
 
 /// What a table in memory is like.
