@@ -4,34 +4,52 @@
 //! joins and group-bys, the decoding of Parquet, and the Arrow-native API over them. Must not know DataFusion, nor a driver.
 
 mod codegen;
-pub mod column;
-mod devices;
-mod error;
 pub mod exec;
-pub mod expr;
-pub mod function;
 pub mod hash_table;
-mod identity;
 mod operators;
 mod optimize;
 mod options;
 pub mod parquet;
 pub mod plan;
 mod runtime;
-#[cfg(all(test, feature = "shuttle"))]
-mod schedules;
-mod string_test;
-mod table;
 pub mod window;
 
 pub use codegen::prebuilt_modules;
-pub use devices::{DeviceSet, MemoryBudget};
-pub use error::{Error, Reason, Result, cause_of_arrow};
 pub use exec::{QueryMetrics, QueryOutput};
 pub use hash_table::HashTable;
 pub use operators::{GroupBy, HashJoin, PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};
 pub use optimize::share_between;
 pub use options::{CodeTier, DeviceThreads, ExecOptions, JoinForm};
 pub use runtime::session::Session;
-pub use table::{MovedBytes, Pieces, ResidentColumn, Shard, ShardColumn, Table, TableBuilder};
+#[doc(inline)]
+pub use warpjoin_columns::{
+    DeviceSet, Error, MemoryBudget, MovedBytes, Pieces, Reason, ResidentColumn, Result, Shard, ShardColumn, Table,
+    TableBuilder, cause_of_arrow,
+};
 pub use warpjoin_device::{Cancellation, Cause};
+
+/// Columns: how Arrow arrays become narrow runs of bytes, and back.
+pub mod column {
+    #[doc(inline)]
+    pub use warpjoin_columns::column::{
+        ColumnStatistics, ColumnType, Dictionary, Domain, EncodedColumn, Layout, StringEncoding, TableEncoder,
+        Validity, check_type, decode,
+    };
+}
+
+/// Expressions of the device plan.
+pub mod expr {
+    #[doc(inline)]
+    pub use warpjoin_columns::expr::{
+        ArithmeticOp, COMBINATIONS_MAX, CompareOp, DeferredScalar, Expr, ExprKind, HostFunction, KeyPiece, Moment,
+        OrderPart, Scalar, SortKey, StringTest,
+    };
+}
+
+/// Scalar functions of the device plan.
+pub mod function {
+    #[doc(inline)]
+    pub use warpjoin_columns::function::{
+        Arguments, Constant, DateFunction, DatePart, DateUnit, Function, FunctionSpec, Interval, Nulls, Written, date,
+    };
+}

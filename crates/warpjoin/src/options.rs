@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use warpjoin_columns::devices::MemoryBudget;
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::Cancellation;
 
-use crate::devices::MemoryBudget;
 use crate::plan::FilterForm;
-use crate::{Error, Result};
 
 /// Settings of one query. The default chooses everything by itself.
 #[derive(Debug, Clone)]

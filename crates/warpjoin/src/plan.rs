@@ -24,14 +24,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::datatypes::SchemaRef;
+use warpjoin_columns::Table;
+use warpjoin_columns::expr::Expr;
 
-use crate::Table;
-use crate::expr::Expr;
 use crate::window::WindowCall;
 
-pub use crate::expr::{Moment, SortKey};
 pub use aggregate::{AggregateCall, AggregateFunction, AggregateSpec, Way};
 pub(crate) use aggregate::{Fold, State, Term};
+pub use warpjoin_columns::expr::{Moment, SortKey};
 
 /// A node of the device plan.
 #[derive(Debug, Clone)]

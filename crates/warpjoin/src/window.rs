@@ -9,8 +9,8 @@ use std::fmt;
 use arrow::datatypes::DataType;
 
 pub use spec::{WindowSpec, WindowWay};
+use warpjoin_columns::expr::Expr;
 
-use crate::expr::Expr;
 use crate::plan::AggregateFunction;
 
 /// One function of a window.

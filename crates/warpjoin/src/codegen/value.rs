@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-
-use crate::column::{ColumnType, Dictionary, Domain};
-use crate::{Reason, Result};
-
-pub(crate) use crate::column::{Range, range_of_type, scale_of};
+use warpjoin_columns::column::{ColumnType, Dictionary, Domain};
+pub(crate) use warpjoin_columns::column::{Range, range_of_type, scale_of};
+use warpjoin_columns::{Reason, Result};
 
 /// C type of a value, of a part of it, or of what is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,14 +44,14 @@ pub(crate) struct ValueType {
     pub nullable: bool,
 }
 
-impl Range {
-    /// How far a value is from the lower bound; one beyond the bounds is taken for the nearest of them.
-    pub(crate) fn distance(self, value: i128) -> u64 {
-        u64::try_from(value.clamp(self.min, self.max) - self.min).unwrap_or(u64::MAX)
-    }
-
+/// The C type of integers of some range.
+pub(crate) trait RangeType {
     /// The narrowest C type that holds the range.
-    pub(crate) fn c_type(self) -> CType {
+    fn c_type(self) -> CType;
+}
+
+impl RangeType for Range {
+    fn c_type(self) -> CType {
         if self.min >= i32::MIN.into() && self.max <= i32::MAX.into() {
             CType::I32
         } else if self.min >= i64::MIN.into() && self.max <= i64::MAX.into() {
@@ -177,8 +175,9 @@ impl Kind {
 
 #[cfg(test)]
 mod tests {
+    use warpjoin_columns::column::range_of_literal;
+
     use super::*;
-    use crate::column::range_of_literal;
 
     #[test]
     fn literals_of_one_class_have_one_range() {

@@ -1,12 +1,12 @@
 //! Checks before execution whether devices support a plan.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::Reason;
+use warpjoin_columns::column::check_type;
+use warpjoin_columns::column::holds_strings;
+use warpjoin_columns::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
 
-use crate::Reason;
 use crate::codegen::{IN_LIST_MAX, check_cast};
-use crate::column::check_type;
-use crate::column::holds_strings;
-use crate::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
 use crate::plan::{
     AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Mark, Plan, PlanKind, Share, SortKey, Way,
 };

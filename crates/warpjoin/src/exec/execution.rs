@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::expr::{Expr, Scalar};
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::span;
 
 use super::query::{Execution, Query};
 use super::relation::{Relation, Source};
 use crate::codegen;
-use crate::expr::{Expr, Scalar};
 use crate::options::MemoryUse;
 use crate::plan::AggregateCall;
 use crate::plan::ordered::WindowNode;
 use crate::plan::physical::{self, PhysicalPlan, Pipeline, PipelineId, Sink, Step};
 use crate::window::WindowCall;
-use crate::{Error, Result};
 
 /// Outputs of sinks, with the number of pipelines that have not read them yet.
 struct Outputs {
@@ -239,14 +239,15 @@ mod tests {
 
     use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
     use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef};
+    use warpjoin_columns::expr::{ArithmeticOp, CompareOp, ExprKind};
+    use warpjoin_columns::{Table, TableBuilder};
     use warpjoin_device::{SimOptions, open_simulated};
 
     use super::*;
     use crate::exec::Inputs;
-    use crate::expr::{ArithmeticOp, CompareOp, ExprKind};
     use crate::plan::physical::lower;
     use crate::plan::{AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind, SortKey};
-    use crate::{ExecOptions, Session, Table, TableBuilder};
+    use crate::{ExecOptions, Session};
 
     fn is_shared<T: Send + Sync>(_: &T) {}
 

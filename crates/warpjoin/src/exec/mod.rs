@@ -39,15 +39,16 @@ pub use metrics::{PipelineMetrics, QueryMetrics};
 pub use query::{Inputs, OptimizedPlan};
 pub use relation::SharedRows;
 
+use crate::Session;
 use crate::codegen::RowSpec;
 use crate::codegen::forget;
 use crate::optimize::{Optimized, optimize};
 use crate::plan::Plan;
 use crate::plan::physical::lower;
-use crate::{Error, Reason, Result, Session, Table};
 use place::Place;
 use query::{Execution, Query};
 use relation::{PartitionedRows, PassBits, Relation};
+use warpjoin_columns::{Error, Reason, Result, Table};
 
 /// Result of a query.
 #[derive(Debug)]

@@ -17,12 +17,10 @@ use warpjoin_kernels::KernelParams;
 
 use super::metrics::QueryMetrics;
 use super::relation::{Joins, SharedRelations};
+use crate::Session;
 use crate::codegen::LookupColumn;
-use crate::devices::scheduler::LaunchPermits;
-use crate::devices::waits::Waits;
 use crate::options::ExecOptions;
 use crate::runtime::lookup_copies::UploadedColumn;
-use crate::{Error, Result, Session, Table};
 pub(super) use binding::Execution;
 use compile::Compilation;
 pub use inputs::{Inputs, OptimizedPlan};
@@ -30,6 +28,9 @@ pub(super) use pending::{Flight, Pending, PendingDevice};
 pub(super) use report::{Report, check_status, read_report};
 pub(super) use tested::TestResults;
 use times::Times;
+use warpjoin_columns::devices::scheduler::LaunchPermits;
+use warpjoin_columns::devices::waits::Waits;
+use warpjoin_columns::{Error, Result, Table};
 
 /// A running query. Owns one stream for each device. It belongs to a single thread; sinks lend devices to other threads
 /// ([`Lane`]).

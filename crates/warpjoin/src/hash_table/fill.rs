@@ -1,5 +1,7 @@
 //! Insertion of rows into a hash table, one by one or by a segmented build, and rebuilding of the table.
 
+use warpjoin_columns::{Error, Result, Table};
+
 use super::buckets::{Buckets, Existing};
 use super::partitioned::ByHash;
 use super::segments::Segments;
@@ -8,7 +10,6 @@ use super::{Parts, State, TableKind};
 use crate::codegen::{BucketShape, SlotForm};
 use crate::exec::partition::{RowWords, WordColumn};
 use crate::optimize::costs::is_held;
-use crate::{Error, Result, Table};
 
 /// Minimum rows for a segmented build of an empty table.
 const BUILD_ROWS_MIN: u64 = 1 << 16;

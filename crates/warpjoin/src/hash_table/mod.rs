@@ -26,9 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 
+use crate::Session;
 use crate::codegen::SlotForm;
-use crate::devices::waits::Waits;
-use crate::{Error, Result, Session, Table};
 use buckets::{Buckets, Existing};
 use device::TableDevice;
 use fill::Cut;
@@ -36,6 +35,8 @@ use index::Index;
 use layout::RowLayout;
 use lists::Lists;
 use stored::StoredRows;
+use warpjoin_columns::devices::waits::Waits;
+use warpjoin_columns::{Error, Result, Table};
 use words::PackMode;
 
 /// What a hash table holds.

@@ -1,5 +1,6 @@
 //! Rows partitioned by the hash of their keys, to build or probe one part of a table at a time.
 
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, Launch, Ptr};
 use warpjoin_kernels::common::BLOCK_SUMS;
 use warpjoin_kernels::padded;
@@ -14,7 +15,6 @@ use crate::exec::Strides;
 use crate::exec::partition::{
     PARTITION_BITS_MAX, PassBits, RowWords, TileLaunch, WordColumn, one_block, partition_launch,
 };
-use crate::{Error, Result};
 
 /// Threads of a block that moves a tile: the first choice with enough tiles for [`FILLED_SHARE`] of the
 /// multiprocessors.

@@ -1,8 +1,9 @@
 //! What the slots of a hash table hold, how large its buckets are, and how many lanes probe one.
 
+use warpjoin_columns::{Error, Result};
+
 use super::layout::RowLayout;
 use crate::codegen::{BucketShape, SlotForm};
-use crate::{Error, Result};
 
 /// Slots with the number of a stored row and some bits of the hash.
 pub(super) const ROW_NUMBERS: SlotForm = SlotForm { key_bytes: 0, value_bytes: 0 };

@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
+use warpjoin_columns::Table;
+
 use super::estimate::estimate;
 use super::filters::marked;
-use crate::Table;
 use crate::plan::{InputTables, JoinKind, JoinPlan, Mark, Plan, PlanKind};
 
 /// Minimum rows of a device: fewer do not give each of its blocks a turn.

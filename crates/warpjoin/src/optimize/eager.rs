@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 
+use warpjoin_columns::Table;
+use warpjoin_columns::expr::{Expr, ExprKind, Scalar};
+
 use super::estimate::{estimate, values_of};
 use super::safety::never_fails;
-use crate::Table;
-use crate::expr::{Expr, ExprKind, Scalar};
 use crate::plan::build::{aggregate, case, column, is_null, or_zero, project};
 use crate::plan::{AggregateCall, AggregateFunction, Fold, JoinKind, JoinPlan, Plan, PlanKind};
 

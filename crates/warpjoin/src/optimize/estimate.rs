@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::Table;
+use warpjoin_columns::column::Domain;
+use warpjoin_columns::expr::{CompareOp, Expr, ExprKind};
 
 use super::measure::SampleView;
-use crate::Table;
-use crate::column::Domain;
-use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 
 /// Share of rows that a condition keeps of which nothing is known.

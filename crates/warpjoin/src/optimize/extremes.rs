@@ -3,11 +3,11 @@
 //! than lists of rows.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::expr::{CompareOp, Expr, ExprKind};
 
 use super::estimate::estimate;
 use super::order::Graph;
 use super::safety::never_fails;
-use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::plan::build::{aggregate, column, compare, join_node};
 use crate::plan::{AggregateCall, AggregateFunction, InputTables, JoinKind, JoinPlan, Plan, PlanKind};
 

@@ -10,14 +10,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use warpjoin_columns::Table;
+use warpjoin_columns::expr::{Expr, ExprKind};
+
 use super::costs::{Costs, SAVED_BUILD_PS, SAVED_GROUP_PS, SAVED_PROBE_PS};
 use super::estimate::{ColumnEstimate, Estimate, estimate, estimate_node};
 use super::filter_tables::{Gain, TableFacts};
 use super::order::{Graph, is_plain_residual};
 use super::reduce;
 use super::safety::{is_plain, is_plain_expr};
-use crate::Table;
-use crate::expr::{Expr, ExprKind};
 use crate::options::RuntimeFilters;
 use crate::plan::{AggregateCall, JoinKind, JoinPlan, Mark, Plan, PlanKind};
 

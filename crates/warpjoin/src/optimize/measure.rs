@@ -9,11 +9,10 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};
 use arrow::compute::{nullif, take};
 use arrow::datatypes::DataType;
-
-use crate::Table;
-use crate::column::{Dictionary, integers, with_null};
-use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, HostFunction, Scalar};
-use crate::table::SampledValues;
+use warpjoin_columns::Table;
+use warpjoin_columns::column::{Dictionary, integers, with_null};
+use warpjoin_columns::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, HostFunction, Scalar};
+use warpjoin_columns::table::SampledValues;
 
 /// Rows that tell between which values the others are.
 const RANGE_ROWS_MIN: usize = 8;

@@ -28,12 +28,12 @@ use std::time::Instant;
 use crate::options::{ExecOptions, JoinOrder, RuntimeFilters};
 use crate::plan::rewrite::{rewrite_aggregates, rewrite_full_joins, rewrite_not_in};
 use crate::plan::{InputTables, Plan};
-use crate::{DeviceSet, Result, Table};
 pub(crate) use compact::COMPACTED_ROWS_MIN;
 use costs::Costs;
 pub(crate) use order::Orders;
 use order::{Graph, Planner, Tree, rebuild, shape_of};
 pub use share::share_between;
+use warpjoin_columns::{DeviceSet, Result, Table};
 
 /// An order is changed where the other one costs less than this share of it.
 const PLAIN_GAIN: f64 = 0.8;

@@ -4,9 +4,10 @@
 //! DataFusion's preserved side always probes, so that without this a table is made of the other side however large that is.
 //! The sides of an inner join can be chosen instead.
 
+use warpjoin_columns::expr::Expr;
+
 use super::estimate::{Estimate, estimate};
 use super::safety::is_plain;
-use crate::expr::Expr;
 use crate::plan::build::{column, join_node, project, written};
 use crate::plan::{InputTables, JoinKind, JoinPlan, Plan, PlanKind};
 

@@ -4,8 +4,8 @@
 //! reordered plan reports the same errors as the one that was given.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::expr::{ArithmeticOp, Expr, ExprKind};
 
-use crate::expr::{ArithmeticOp, Expr, ExprKind};
 use crate::plan::{Plan, PlanKind};
 
 /// Whether evaluating `expr` never reports an error, whatever its columns hold.

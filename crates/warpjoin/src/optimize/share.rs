@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use warpjoin_columns::Table;
+use warpjoin_columns::expr::Expr;
+use warpjoin_columns::identity::{Identity, Scope};
+
 use super::estimate::estimate;
-use crate::Table;
-use crate::expr::Expr;
-use crate::identity::{Identity, Scope};
 use crate::plan::identity::Node;
 use crate::plan::{JoinKind, JoinPlan, Mark, Plan, PlanKind, Share, SharedRowsId};
 

@@ -1,7 +1,8 @@
 //! Binds the values of a plan's parameters.
 
+use warpjoin_columns::expr::Expr;
+
 use super::{AggregateCall, JoinPlan, Mark, Plan, PlanKind, SortKey};
-use crate::expr::Expr;
 
 impl Plan {
     /// The plan with the values that its parameters have now, as if it had been planned with literals.

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
+use warpjoin_columns::expr::Expr;
+use warpjoin_columns::expr::build::zero;
+pub(crate) use warpjoin_columns::expr::build::{
+    ExprList, case, column_of, compare, is_null, not, or_zero, where_not_null,
+};
 
-use crate::expr::Expr;
-use crate::expr::build::zero;
-pub(crate) use crate::expr::build::{ExprList, case, column_of, compare, is_null, not, or_zero, where_not_null};
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Mark, Plan, PlanKind, RowsOf, Share, SortKey};
 
 /// Column `index` of `plan`.

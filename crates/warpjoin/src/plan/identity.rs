@@ -3,15 +3,18 @@
 //! A node is identified without its inputs: plans are compared by numbering nodes from the leaves up, so that a subtree
 //! is not written again for each node above it.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
+use warpjoin_columns::identity::{Identify, Identity, address, identify_by_hash, identify_fields, one_of};
 
 use super::{
     AggregateCall, AggregateFunction, FetchPlan, FilterForm, GroupingSet, JoinKind, JoinPlan, Mark, Plan, PlanKind,
     ReductionTest, RowsOf, Share, SharedRowsId,
 };
-use crate::identity::{Identify, Identity, address, identify_by_hash, identify_fields, one_of};
 use crate::window::{Frame, WindowCall, WindowFunction};
 
 identify_by_hash!(AggregateFunction, WindowFunction, Frame, JoinKind, FilterForm, SharedRowsId);

@@ -3,9 +3,9 @@
 use std::ops::Deref;
 
 use arrow::datatypes::SchemaRef;
+use warpjoin_columns::expr::{Expr, ExprKind};
 
 use super::{JoinKind, JoinPlan, Plan};
-use crate::expr::{Expr, ExprKind};
 
 /// A join without its sides; see [`JoinPlan`].
 #[derive(Debug, Clone)]

@@ -1,9 +1,9 @@
 //! The part of a plan that runs as one sort: its keys, the range of rows that is needed, and the nodes above it.
 
 use arrow::datatypes::SchemaRef;
+use warpjoin_columns::expr::{Expr, ExprKind};
 
 use super::{FetchPlan, Plan, PlanKind, SortKey};
-use crate::expr::{Expr, ExprKind};
 use crate::window::WindowCall;
 
 /// The range of rows of an order that is needed.

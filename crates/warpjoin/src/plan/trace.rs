@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use warpjoin_columns::Table;
+use warpjoin_columns::expr::ExprKind;
+
 use super::{Plan, PlanKind};
-use crate::Table;
-use crate::expr::ExprKind;
 
 impl Plan {
     /// Whether `column` comes from a sorted column of a table.

@@ -2,11 +2,11 @@
 //! that it scans.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::column::Domain;
+use warpjoin_columns::column::holds_strings;
+use warpjoin_columns::expr::{Expr, ExprKind};
 
 use super::{Plan, PlanKind};
-use crate::column::Domain;
-use crate::column::holds_strings;
-use crate::expr::{Expr, ExprKind};
 
 /// Maximum columns and expressions visited for one answer: each layer of a plan may refer to the one below several
 /// times.

@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use warpjoin_columns::devices::DeviceSet;
+use warpjoin_columns::{Result, Table};
+
 use super::{Plan, PlanKind};
-use crate::devices::DeviceSet;
-use crate::{Result, Table};
 
 impl Plan {
     /// The tables that it scans, once for each scan.

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use warpjoin_columns::expr::Expr;
+
 use super::{
     AggregateCall, AggregateFunction, FilterForm, Mark, Plan, PlanKind, ReductionTest, RowsOf, Share, SortKey,
 };
-use crate::expr::Expr;
 use crate::window::WindowCall;
 
 impl Plan {

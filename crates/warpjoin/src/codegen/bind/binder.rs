@@ -6,6 +6,9 @@
 //! Architecture invariant: `alive` only narrows from section to section, so a column that was
 //! loaded once, in a hoisted variable, is right wherever it is used later.
 
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::{Error, Result};
+
 use super::environment::Payload;
 use super::value::Value;
 use crate::codegen::precomputed::Tabulations;
@@ -14,8 +17,6 @@ use crate::codegen::program::{
 };
 use crate::codegen::shapes::{SourceShape, ValidityForm};
 use crate::codegen::value::CType;
-use crate::column::ColumnType;
-use crate::{Error, Result};
 
 /// Binds one kernel.
 pub(crate) struct Binder {

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::expr::Expr;
+use warpjoin_columns::{Error, Result};
+
 use super::value::Value;
 use crate::codegen::program::Code;
 use crate::codegen::shapes::FetchStep;
-use crate::column::ColumnType;
-use crate::expr::Expr;
-use crate::{Error, Result};
 
 /// The columns that a step sees, computed when first asked for.
 #[derive(Debug, Clone)]

@@ -1,13 +1,14 @@
 //! Loads of stored columns: of the source, of a probe's payload, of a table by row numbers.
 
+use warpjoin_columns::Result;
+use warpjoin_columns::column::ColumnType;
+
 use super::binder::Binder;
 use super::environment::{Payload, PayloadAccess};
 use super::value::Value;
-use crate::Result;
 use crate::codegen::program::{Binding, Code, FetchPart, Function, JoinPart, Op, Type, Variable};
 use crate::codegen::shapes::{FetchStep, ValidityForm};
-use crate::codegen::value::{CType, Kind};
-use crate::column::ColumnType;
+use crate::codegen::value::{CType, Kind, RangeType};
 
 /// Where a table has a row.
 struct FetchPlace<'a> {

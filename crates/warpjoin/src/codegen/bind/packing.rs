@@ -4,7 +4,7 @@ use super::binder::Binder;
 use super::value::Value;
 use crate::codegen::program::{Code, Function, Op};
 use crate::codegen::shapes::{PackedField, Packing, Place};
-use crate::codegen::value::{CType, Kind};
+use crate::codegen::value::{CType, Kind, RangeType};
 
 impl Packing {
     /// Binds the words of `values`, which are within the bounds of this packing.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::column::{ColumnType, Dictionary};
 
 use super::binder::Binder;
 use crate::codegen::program::{Code, Node, Op};
 use crate::codegen::value::{CType, Kind, Range, ValueType, scale_of};
-use crate::column::{ColumnType, Dictionary};
 
 /// A value of the current row.
 #[derive(Debug, Clone)]

@@ -4,17 +4,17 @@
 //! it can, and goes to 128 where not. What can't be excluded raises a status bit.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::expr::ArithmeticOp;
+use warpjoin_columns::{Error, Reason, Result};
 
 use super::cast;
 use super::fault::OVERFLOW;
 use crate::codegen::bind::{Binder, Value};
 use crate::codegen::program::{Function, Op, Status};
-use crate::codegen::value::{CType, Kind, Range, range_of_type, scale_of};
-use crate::expr::ArithmeticOp;
+use crate::codegen::value::{CType, Kind, Range, RangeType, range_of_type, scale_of};
 use crate::plan::bounds::combined_range;
-use crate::{Error, Reason, Result};
 
-/// Binds [`crate::expr::ExprKind::Arithmetic`].
+/// Binds [`warpjoin_columns::expr::ExprKind::Arithmetic`].
 pub(super) fn arithmetic(
     b: &mut Binder,
     op: ArithmeticOp,
@@ -192,7 +192,7 @@ pub(super) fn average(b: &mut Binder, sum: &Value, count: &Value, data_type: &Da
     Ok(OVERFLOW.within(b, mean, bounds))
 }
 
-/// Binds [`crate::expr::ExprKind::Negative`].
+/// Binds [`warpjoin_columns::expr::ExprKind::Negative`].
 pub(super) fn negative(b: &mut Binder, value: &Value) -> Result<Value> {
     if let Kind::F32 | Kind::F64 = value.kind {
         return Ok(Value { code: b.parens(b.negate(value.code)), ..value.clone() });

@@ -1,17 +1,17 @@
 //! CASE: branches that only some rows run.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::column::holds_strings;
+use warpjoin_columns::expr::{Expr, Scalar};
+use warpjoin_columns::{Error, Result};
 
 use super::evaluate::evaluate;
 use crate::codegen::bind::{Binder, Environment, Value};
 use crate::codegen::lookup;
 use crate::codegen::program::{Branch, Case, Declaration, Statement, Variable};
 use crate::codegen::value::{CType, Kind};
-use crate::column::holds_strings;
-use crate::expr::{Expr, Scalar};
-use crate::{Error, Result};
 
-/// Binds [`crate::expr::ExprKind::Case`].
+/// Binds [`warpjoin_columns::expr::ExprKind::Case`].
 pub(super) fn case(
     b: &mut Binder,
     branches: &[(Expr, Expr)],

@@ -1,17 +1,17 @@
 //! Casts between types that are stored as integers or floats, as Arrow's casts do them.
 
 use arrow::datatypes::{DataType, TimeUnit};
+use warpjoin_columns::function::zone_offset_seconds;
+use warpjoin_columns::{Error, Reason, Result};
 
 use super::dates;
 use super::fault::Fault;
 use super::literal::literal;
 use crate::codegen::bind::{Binder, Value};
 use crate::codegen::program::{Binding, Function, Op, Type};
-use crate::codegen::value::{CType, Kind, Range, range_of_type, scale_of};
-use crate::function::zone_offset_seconds;
-use crate::{Error, Reason, Result};
+use crate::codegen::value::{CType, Kind, Range, RangeType, range_of_type, scale_of};
 
-pub(super) use crate::column::bounds_of;
+pub(super) use warpjoin_columns::column::bounds_of;
 pub(super) fn power_of_ten(exponent: u32) -> Result<i128> {
     10i128.checked_pow(exponent).ok_or_else(|| Reason::Limit("decimal scale beyond 38".into()).into())
 }
@@ -189,7 +189,7 @@ pub(super) fn cast(b: &mut Binder, value: &Value, to: &DataType, fault: Fault) -
     }
     check(&value.data_type, to)?;
     if b.is_null(value) {
-        return literal(b, &crate::expr::Scalar::Null, to);
+        return literal(b, &warpjoin_columns::expr::Scalar::Null, to);
     }
     let route =
         route(&value.data_type, to).ok_or_else(|| Reason::Expression(format!("CAST({} AS {to})", value.data_type)))?;

@@ -1,6 +1,9 @@
 //! Comparisons and three-valued logic.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::column::holds_strings;
+use warpjoin_columns::expr::{CompareOp, Expr, Scalar};
+use warpjoin_columns::{Reason, Result};
 
 use super::cast;
 use super::evaluate::evaluate;
@@ -9,10 +12,7 @@ use super::literal::literal;
 use crate::codegen::bind::{Binder, Environment, Value};
 use crate::codegen::lookup;
 use crate::codegen::program::{Code, Function, Op};
-use crate::codegen::value::{CType, Kind};
-use crate::column::holds_strings;
-use crate::expr::{CompareOp, Expr, Scalar};
-use crate::{Reason, Result};
+use crate::codegen::value::{CType, Kind, RangeType};
 
 /// Most constants of an IN list.
 pub(crate) const IN_LIST_MAX: usize = 1024;
@@ -25,7 +25,7 @@ pub(super) fn ordered(b: &Binder, value: &Value) -> Code {
     }
 }
 
-/// Binds [`crate::expr::ExprKind::Compare`].
+/// Binds [`warpjoin_columns::expr::ExprKind::Compare`].
 pub(super) fn compare(b: &mut Binder, op: CompareOp, left: &Value, right: &Value) -> Result<Value> {
     let valid = b.both_valid(left, right);
     let (left, right) = comparable(b, op, left, right)?;
@@ -95,7 +95,7 @@ pub(super) fn logic(
     Ok(Value { code, valid: Some(valid), ..value })
 }
 
-/// Binds [`crate::expr::ExprKind::InList`].
+/// Binds [`warpjoin_columns::expr::ExprKind::InList`].
 pub(super) fn in_list(b: &mut Binder, value: &Value, list: &[Scalar], negated: bool) -> Result<Value> {
     if list.is_empty() || list.len() > IN_LIST_MAX {
         return Err(Reason::Expression(format!("IN list of {} values", list.len())).into());

@@ -4,6 +4,9 @@
 //! gives null for some of them, and an error for others.
 
 use arrow::datatypes::{DataType, TimeUnit};
+use warpjoin_columns::function::date::Stride;
+use warpjoin_columns::function::{DateFunction, DatePart, DateUnit, Function, Interval, zone_offset_seconds};
+use warpjoin_columns::{Error, Reason, Result};
 
 use super::arithmetic::{combine, int_range};
 use super::cast::{DAY_SECONDS, Rounding, bounds_of, cast, per_second, quotient, ticks_per_day, times};
@@ -11,10 +14,7 @@ use super::fault::{CAST, Fault, OVERFLOW};
 use super::operands::operands;
 use crate::codegen::bind::{Binder, Value};
 use crate::codegen::program::{Code, Function as Call, Op};
-use crate::codegen::value::{CType, Kind, Range};
-use crate::function::date::Stride;
-use crate::function::{DateFunction, DatePart, DateUnit, Function, Interval, zone_offset_seconds};
-use crate::{Error, Reason, Result};
+use crate::codegen::value::{CType, Kind, Range, RangeType};
 
 /// Days of January 1st of -262000 and December 31st of 262000.
 const CALENDAR: Range = Range { min: -96_413_158, max: 94_974_466 };
@@ -350,6 +350,6 @@ fn days_between(b: &mut Binder, later: &Value, earlier: &Value, to: &DataType) -
         cast(b, &value, &DataType::Int64, CAST)
     };
     let (later, earlier) = (as_integer(b, later)?, as_integer(b, earlier)?);
-    let difference = combine(b, crate::expr::ArithmeticOp::Subtract, &later, &earlier, to)?;
+    let difference = combine(b, warpjoin_columns::expr::ArithmeticOp::Subtract, &later, &earlier, to)?;
     if ticks == 1 { Ok(difference) } else { quotient(b, &difference, ticks, Rounding::TowardZero) }
 }

@@ -1,14 +1,14 @@
 //! Which kind of expression is bound where; columns.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::expr::{Expr, ExprKind};
+use warpjoin_columns::{Error, Result};
 
 use super::literal::literal;
 use super::{arithmetic, case, cast, compare, fault, functions, moments, order};
 use crate::codegen::bind::{Binder, Cell, Environment, Value};
 use crate::codegen::lookup;
 use crate::codegen::value::Kind;
-use crate::expr::{Expr, ExprKind};
-use crate::{Error, Result};
 
 /// Binds `expr` over `environment` into the current section.
 #[recursive::recursive]

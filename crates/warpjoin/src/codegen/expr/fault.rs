@@ -2,7 +2,7 @@
 
 use crate::codegen::bind::{Binder, Value};
 use crate::codegen::program::{Code, Op, Status};
-use crate::codegen::value::{CType, Kind, Range};
+use crate::codegen::value::{CType, Kind, Range, RangeType};
 
 /// What becomes of a row without a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

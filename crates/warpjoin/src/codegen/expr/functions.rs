@@ -1,6 +1,9 @@
 //! Scalar functions of numbers, and where those of dates are bound.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::column::{bits, holds_strings};
+use warpjoin_columns::function::Function;
+use warpjoin_columns::{Error, Reason, Result};
 
 use super::arithmetic::{combine, int_range, wrapped_type};
 use super::cast::{Rounding, bounds_of, divide_rounding, power_of_ten, quotient, times};
@@ -11,12 +14,9 @@ use super::operands::operands;
 use crate::codegen::bind::{Binder, Value};
 use crate::codegen::lookup;
 use crate::codegen::program::{Binding, Function as Call, Op, Status, Type};
-use crate::codegen::value::{CType, Kind, Range, range_of_type, scale_of};
-use crate::column::{bits, holds_strings};
-use crate::function::Function;
-use crate::{Error, Reason, Result};
+use crate::codegen::value::{CType, Kind, Range, RangeType, range_of_type, scale_of};
 
-/// Binds [`crate::expr::ExprKind::Function`] of these arguments.
+/// Binds [`warpjoin_columns::expr::ExprKind::Function`] of these arguments.
 pub(super) fn call(b: &mut Binder, function: Function, arguments: &[Value], to: &DataType) -> Result<Value> {
     match function {
         Function::Greatest | Function::Least => extremum(b, function, arguments, to),
@@ -111,7 +111,7 @@ fn of_integer(b: &mut Binder, function: Function, value: &Value, to: &DataType) 
         Function::Ceil => {
             let zero = Value::new(b.whole(0), Kind::Int(Range::new(0, 0)), value.data_type.clone());
             let negate = |b: &mut Binder, value: &Value| {
-                combine(b, crate::expr::ArithmeticOp::Subtract, &zero, value, &value.data_type)
+                combine(b, warpjoin_columns::expr::ArithmeticOp::Subtract, &zero, value, &value.data_type)
             };
             let negative = negate(b, value)?;
             let floor = multiple(b, &negative, value.scale().into(), Rounding::Down)?;

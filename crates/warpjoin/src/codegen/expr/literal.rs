@@ -1,14 +1,14 @@
 //! Constants of expressions, as parameters.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::column::{holds_strings, range_of_literal};
+use warpjoin_columns::expr::Scalar;
+use warpjoin_columns::{Error, Result};
 
 use crate::codegen::bind::{Binder, Value};
 use crate::codegen::lookup;
 use crate::codegen::program::{Binding, Type};
-use crate::codegen::value::{CType, Kind, Range};
-use crate::column::{holds_strings, range_of_literal};
-use crate::expr::Scalar;
-use crate::{Error, Result};
+use crate::codegen::value::{CType, Kind, Range, RangeType};
 
 /// Kind of null and of other values of a type whose bounds nobody knows.
 fn empty_kind(data_type: &DataType) -> Kind {

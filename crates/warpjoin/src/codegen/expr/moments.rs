@@ -1,12 +1,12 @@
 //! Second moments: what their sums add up, and the statistics that are made of the sums.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::{Error, Reason, Result};
 
 use crate::codegen::bind::{Binder, Value};
 use crate::codegen::program::{Code, Function, Op};
-use crate::codegen::value::{CType, Kind, Range};
+use crate::codegen::value::{CType, Kind, Range, RangeType};
 use crate::plan::{Moment, Term};
-use crate::{Error, Reason, Result};
 
 /// Numbers that doubles hold exactly: those of wider columns DataFusion rounds first.
 const EXACT: i128 = 1 << 53;
@@ -45,7 +45,7 @@ pub(in crate::codegen) fn term(b: &mut Binder, term: Term, first: &Value, second
     Ok(b.hoist(Value { code, valid: b.both_valid(&x, &y), kind: Kind::Int(range), ..x }))
 }
 
-/// Binds [`crate::expr::ExprKind::Moment`].
+/// Binds [`warpjoin_columns::expr::ExprKind::Moment`].
 pub(super) fn moment(b: &mut Binder, moment: Moment, scale: i32, sums: &[Value]) -> Result<Value> {
     let is_float = sums.iter().any(|sum| sum.kind == Kind::F64);
     let c_type = if is_float { CType::F64 } else { CType::I128 };

@@ -1,8 +1,9 @@
 //! Operands of functions.
 
+use warpjoin_columns::function::Function;
+use warpjoin_columns::{Error, Result};
+
 use crate::codegen::bind::Value;
-use crate::function::Function;
-use crate::{Error, Result};
 
 /// As many operands as the function takes.
 pub(super) fn operands<const COUNT: usize>(function: Function, arguments: &[Value]) -> Result<&[Value; COUNT]> {

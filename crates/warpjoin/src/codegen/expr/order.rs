@@ -4,15 +4,15 @@
 //! them; bounds are parameters. A part of a key never lies in two words.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::expr::{KeyPiece, OrderPart};
+use warpjoin_columns::{Error, Reason, Result};
 
 use super::evaluate::evaluate;
 use crate::codegen::bind::{Binder, Environment, Value};
 use crate::codegen::lookup;
 use crate::codegen::program::{Binding, Code, Function, Op, Type, Variable};
-use crate::codegen::value::{CType, Kind, Range};
-use crate::expr::{KeyPiece, OrderPart};
+use crate::codegen::value::{CType, Kind, Range, RangeType};
 use crate::plan::SortKey;
-use crate::{Error, Reason, Result};
 
 /// The lowest `bits` bits of a word to be: a u64.
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ pub(in crate::codegen) fn add_order_key(
     Ok(value)
 }
 
-/// Binds [`crate::expr::ExprKind::OrderWord`].
+/// Binds [`warpjoin_columns::expr::ExprKind::OrderWord`].
 pub(super) fn word(b: &mut Binder, environment: &Environment, parts: &[OrderPart]) -> Result<Value> {
     let mut placed = vec![];
     for part in parts {
@@ -50,7 +50,7 @@ pub(super) fn word(b: &mut Binder, environment: &Environment, parts: &[OrderPart
     Ok(b.hoist(Value::new(code, Kind::Int(range), DataType::UInt64)))
 }
 
-/// Binds [`crate::expr::ExprKind::RowNumber`].
+/// Binds [`warpjoin_columns::expr::ExprKind::RowNumber`].
 pub(super) fn row_number(b: &mut Binder, max: u64) -> Value {
     let range = Range::new(0, max.into());
     let first = b.params.once(Type::Value(CType::U64), Binding::SourceFirstRow);
@@ -65,7 +65,7 @@ pub(in crate::codegen) fn with_sorted_codes(b: &mut Binder, value: Value) -> Res
             let sorted = dictionary.sorted()?;
             lookup::recode(b, &value, &sorted)
         }
-        None if crate::column::holds_strings(&value.data_type) => {
+        None if warpjoin_columns::column::holds_strings(&value.data_type) => {
             Err(Reason::Expression("an order of strings without a dictionary".into()).into())
         }
         None => Ok(value),

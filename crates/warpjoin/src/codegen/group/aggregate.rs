@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::column::bits;
+use warpjoin_columns::expr::Expr;
+use warpjoin_columns::identity::{Identity, Scope};
+use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_kernels::group::WALK_WORDS;
 
 use super::front::{LONE_BLOCK_THREADS, SKEWED_BLOCK_THREADS, TABLE_BLOCK_THREADS, choose_front, key_type};
@@ -18,13 +22,9 @@ use crate::codegen::program::{
 use crate::codegen::shapes::{
     Accumulator, AccumulatorKind, AccumulatorResult, GroupLimits, GroupMode, GroupShape, Packing, PreAggregation,
 };
-use crate::codegen::value::{CType, Kind, Range, ValueType, range_of_type};
-use crate::column::bits;
-use crate::expr::Expr;
-use crate::identity::{Identity, Scope};
+use crate::codegen::value::{CType, Kind, Range, RangeType, ValueType, range_of_type};
 use crate::plan::bounds::summed_range;
 use crate::plan::{Fold, State, Term};
-use crate::{Error, Reason, Result};
 
 /// Rows that one thread sees at most: the launch uses enough threads, and the executor checks it.
 pub(crate) const ROWS_PER_THREAD_BITS_MAX: u32 = 20;

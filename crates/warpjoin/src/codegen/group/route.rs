@@ -1,10 +1,11 @@
 //! The sink that writes partial groups, or rows, for the exchange.
 
-use crate::Result;
+use warpjoin_columns::Result;
+use warpjoin_columns::column::ColumnType;
+
 use crate::codegen::bind::{Binder, Environment, Value, key_word};
 use crate::codegen::output::{reserve, word, write};
 use crate::codegen::shapes::Packing;
-use crate::column::ColumnType;
 
 /// Binds [`crate::codegen::Sink::RouteGroups`].
 pub(in crate::codegen) fn route_groups(

@@ -1,13 +1,14 @@
 //! The sink that counts the different keys of a sample of rows.
 
-use crate::Result;
+use warpjoin_columns::Result;
+use warpjoin_columns::expr::Expr;
+
 use crate::codegen::bind::{Binder, Environment, Value, hoist_word, partition_hash};
 use crate::codegen::constants::PIPELINE_BLOCK_THREADS;
 use crate::codegen::expr::evaluate;
 use crate::codegen::program::{Binding, Code, Head, Item, SketchPart, Type};
 use crate::codegen::shapes::Packing;
 use crate::codegen::value::CType;
-use crate::expr::Expr;
 
 /// Binds [`crate::codegen::Sink::Sketch`]; returns the head of the loop: one row of each stride, at a place within it
 /// that does not repeat.

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use warpjoin_columns::identity::Identity;
+
 use crate::codegen::bind::Binder;
 use crate::codegen::program::{Code, Slot};
 use crate::codegen::shapes::AccumulatorKind;
-use crate::identity::Identity;
 
 /// What an accumulator adds up: two of equal keys and kinds are one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,14 +1,15 @@
 //! Sinks that write the build side of a join: rows of which a table is made, or the table itself.
 
-use crate::Result;
+use warpjoin_columns::Result;
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::expr::Expr;
+
 use crate::codegen::bind::{Binder, Environment, Value, key_word};
 use crate::codegen::expr::evaluate;
 use crate::codegen::output::{reserve, word, write};
 use crate::codegen::program::{Binding, Code, Op, Statement, Type};
 use crate::codegen::shapes::{DirectSlots, JoinShape, Packing, PayloadForm, Slots, is_hashed};
 use crate::codegen::value::{CType, Kind};
-use crate::column::ColumnType;
-use crate::expr::Expr;
 
 /// What a build sink found out about keys and payload.
 pub(in crate::codegen) struct BuildOutput {

@@ -1,12 +1,13 @@
 //! Keys of one side as the other side packs them.
 
-use crate::Result;
+use warpjoin_columns::Result;
+use warpjoin_columns::expr::Expr;
+
 use crate::codegen::bind::{Binder, Environment, Value, hoist_word};
 use crate::codegen::expr::evaluate;
 use crate::codegen::lookup;
 use crate::codegen::program::{Code, Op};
 use crate::codegen::shapes::{JoinShape, Packing};
-use crate::expr::Expr;
 
 /// Binds the packed words of probe keys and drops rows that can't match: null keys, and keys beyond
 /// the bounds of the build side. The words are hoisted.

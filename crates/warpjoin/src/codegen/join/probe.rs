@@ -1,9 +1,9 @@
 //! A probe: key, lookup, matches, residual filter.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::Result;
 
 use super::keys::probe_words;
-use crate::Result;
 use crate::codegen::bind::{Binder, Cell, Environment, Payload, PayloadAccess, Value, hoist_word, key_word};
 use crate::codegen::expr::evaluate;
 use crate::codegen::program::{
@@ -248,7 +248,7 @@ fn payload_word(b: &mut Binder, row: Code, join: usize) -> Code {
 /// Keeps matches whose packed key words, not only their hashes, are equal.
 fn check_key(b: &mut Binder, shape: &JoinShape, packed: &[Code], join: usize) -> Result<()> {
     let PayloadAccess::Columns { row, columns } = b.payloads[join].access.clone() else {
-        return Err(crate::Error::internal("a hashed table without key words"));
+        return Err(warpjoin_columns::Error::internal("a hashed table without key words"));
     };
     let first = columns.len() - shape.packing.words();
     let mut tests = vec![];
@@ -257,7 +257,8 @@ fn check_key(b: &mut Binder, shape: &JoinShape, packed: &[Code], join: usize) ->
         let field = b.params.once(Type::Input(CType::U64), part);
         tests.push(b.binary(b.load(b.field(field), row), Op::Equal, word));
     }
-    let is_same = b.chain(Op::And, tests).ok_or_else(|| crate::Error::internal("a hashed key without words"))?;
+    let is_same =
+        b.chain(Op::And, tests).ok_or_else(|| warpjoin_columns::Error::internal("a hashed key without words"))?;
     b.narrow(is_same);
     Ok(())
 }

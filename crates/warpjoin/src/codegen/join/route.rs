@@ -1,14 +1,15 @@
 //! The sink that writes probe rows for the exchange.
 
+use warpjoin_columns::Result;
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::expr::Expr;
+
 use super::keys::probe_words;
-use crate::Result;
 use crate::codegen::bind::{Binder, Environment, hoist_word, key_word, word_temporary};
 use crate::codegen::output::{reserve, word, write};
 use crate::codegen::program::{Declaration, Statement, Variable};
 use crate::codegen::shapes::JoinShape;
 use crate::codegen::value::CType;
-use crate::column::ColumnType;
-use crate::expr::Expr;
 
 /// Rows on their way to the owners of their keys.
 pub(in crate::codegen) struct Route<'a> {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::column::{ColumnType, Dictionary, Domain, EncodedColumn};
+use warpjoin_columns::{Error, Reason, Result};
 
 use super::read::{place_of_code, read};
 use crate::codegen::bind::{Binder, Value};
 use crate::codegen::precomputed::{Made, plain_statistics, remembered, remembered_union};
 use crate::codegen::program::Op;
-use crate::codegen::value::{Kind, Range};
-use crate::column::{ColumnType, Dictionary, Domain, EncodedColumn};
-use crate::{Error, Reason, Result};
+use crate::codegen::value::{Kind, Range, RangeType};
 
 /// Binds the code in `to` of each code in `from`; null where `to` lacks the value.
 pub(in crate::codegen) fn translate(b: &mut Binder, column: &Value, to: &Arc<Dictionary>) -> Result<Value> {

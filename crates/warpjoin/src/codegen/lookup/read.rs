@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::Result;
+use warpjoin_columns::Result;
+
 use crate::codegen::bind::{Binder, Value};
 use crate::codegen::precomputed::{Lookup, LookupColumn};
 use crate::codegen::program::{Binding, Code, Function, Type};

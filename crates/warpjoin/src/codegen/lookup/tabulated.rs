@@ -4,6 +4,10 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::column::Dictionary;
+use warpjoin_columns::expr::{COMBINATIONS_MAX, HostFunction, StringTest};
+use warpjoin_columns::string_test::TestProgram;
+use warpjoin_columns::{Error, Reason, Result};
 
 use super::read::{place_of_code, read};
 use crate::codegen::bind::{Binder, Value};
@@ -12,10 +16,6 @@ use crate::codegen::precomputed::{
 };
 use crate::codegen::program::{Binding, Code, Op, Type};
 use crate::codegen::value::{CType, Kind};
-use crate::column::Dictionary;
-use crate::expr::{COMBINATIONS_MAX, HostFunction, StringTest};
-use crate::string_test::TestProgram;
-use crate::{Error, Reason, Result};
 
 /// Tests of one function that devices run one after the other; of more, the host is the faster one.
 const TESTS_MAX: usize = 8;

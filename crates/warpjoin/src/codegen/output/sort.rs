@@ -1,15 +1,15 @@
 //! The sink that writes rows whose order is to be found: the words of their keys, then columns.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::Result;
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::expr::ExprKind;
 
 use super::store::{reserve, write};
-use crate::Result;
 use crate::codegen::bind::{Binder, Environment, Value};
 use crate::codegen::expr::{KeyPart, add_order_key, masks_of_parts, with_sorted_codes, words_of_parts};
 use crate::codegen::shapes::{SortShape, WindowKeys};
 use crate::codegen::value::{Kind, Range};
-use crate::column::ColumnType;
-use crate::expr::ExprKind;
 use crate::plan::SortKey;
 
 /// Bits of a word that is stored in four bytes.

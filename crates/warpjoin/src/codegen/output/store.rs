@@ -1,13 +1,13 @@
 //! Rows that a sink writes: a place for each, and its columns. Results and intermediates.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::Result;
+use warpjoin_columns::column::{ColumnType, holds_strings};
 
-use crate::Result;
 use crate::codegen::bind::{Binder, Environment, Value};
 use crate::codegen::lookup;
 use crate::codegen::program::{Binding, Code, Item, Op, Reservation, Statement, Type, Variable};
-use crate::codegen::value::{CType, Kind, Range};
-use crate::column::{ColumnType, holds_strings};
+use crate::codegen::value::{CType, Kind, Range, RangeType};
 
 /// Starts a sink that writes rows: reserves a place for each row that is alive.
 pub(in crate::codegen) fn reserve(b: &mut Binder) {

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use warpjoin_columns::Result;
+use warpjoin_columns::column::ColumnType;
 use warpjoin_device::ModuleSource;
 use warpjoin_kernels::common::RESERVATION_BYTES;
 use warpjoin_kernels::partition::PARTITION_THREADS_MANY;
@@ -12,7 +14,6 @@ use super::partition::partition;
 use super::queue;
 use super::source::open_source;
 use super::steps::{bind_step, pass_step};
-use crate::Result;
 use crate::codegen::bind::{Binder, Environment, FrontPlace, HeadPlace};
 use crate::codegen::constants::{Constants, PIPELINE_BLOCK_THREADS};
 use crate::codegen::interpret::Program;
@@ -26,7 +27,6 @@ use crate::codegen::shapes::{
 };
 use crate::codegen::value::CType;
 use crate::codegen::{group, join, output, print};
-use crate::column::ColumnType;
 
 /// A bound kernel and what its launch needs.
 #[derive(Debug)]
@@ -321,7 +321,7 @@ fn bind_sink(b: &mut Binder, environment: &Environment, sink: &Sink) -> Result<(
             let head = Some(group::sketch(b, environment, keys)?);
             (SinkShape::Sketch, Frame { head, ..Frame::default() })
         }
-        Sink::Partition { .. } => return Err(crate::Error::internal("a partition within a loop over rows")),
+        Sink::Partition { .. } => return Err(warpjoin_columns::Error::internal("a partition within a loop over rows")),
         Sink::Aggregate { keys, accumulators, limits } => {
             let limits = GroupLimits {
                 table_blocks: if b.is_partitioned { limits.table_blocks } else { 2 },

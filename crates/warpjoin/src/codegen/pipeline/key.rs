@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod tests;
 
+use warpjoin_columns::identity::{Identify, Identity, Scope, identify_by_hash, identify_fields, one_of};
+
 use super::kernel::GenerateOptions;
 use crate::codegen::shapes::{
     Accumulator, AccumulatorKind, AccumulatorResult, DirectSlots, FetchStep, FilterTest, GroupLimits, GroupMode,
@@ -13,8 +15,6 @@ use crate::codegen::shapes::{
     RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, ValidityForm, WindowKeys, WordSlots,
 };
 use crate::codegen::value::{Kind, ValueType};
-use crate::column::{ColumnType, Domain};
-use crate::identity::{Identify, Identity, Scope, identify_by_hash, identify_fields, one_of};
 use crate::options::GroupByForm;
 use crate::plan::{Fold, State, Term};
 
@@ -41,7 +41,7 @@ impl PipelineKey {
 }
 
 identify_by_hash!(AccumulatorKind, MatchForm, PartitionStage, ProbeKind, Slots, WordSlots, DirectSlots, Fold, Term);
-identify_by_hash!(GroupMode, PreAggregation, GroupByForm, ValidityForm, Domain, Kind, FilterTest);
+identify_by_hash!(GroupMode, PreAggregation, GroupByForm, ValidityForm, Kind, FilterTest);
 
 identify_fields! {
     GenerateOptions { hash_bits, tested_strings_min }
@@ -58,7 +58,6 @@ identify_fields! {
     GroupShape { mode, by_range, is_cut, front, has_finished, packing, stride_words, accumulators, results }
     AccumulatorResult { word, encoding, value, count_word }
     ValueType { kind, data_type, dictionary, nullable }
-    ColumnType { data_type, has_nulls, domain, dictionary }
 }
 
 impl Identify for SourceShape {

@@ -3,8 +3,9 @@
 //! Filters right behind it are part of the match, so that a place in the output is reserved for
 //! several matches at once and only where a row comes out.
 
+use warpjoin_columns::Result;
+
 use super::steps::bind_step;
-use crate::Result;
 use crate::codegen::bind::{Binder, Cell, Environment};
 use crate::codegen::program::{
     Binding, Code, Field, Item, MatchLookUp, MatchPart, MatchUnits, Op, SharedWord, Type, Variable,

@@ -6,6 +6,9 @@
 
 use std::sync::Arc;
 
+use warpjoin_columns::expr::ExprKind;
+use warpjoin_columns::{Error, Result};
+
 use super::source::open_source;
 use super::steps::bind_step;
 use crate::codegen::bind::{Binder, Environment, Value, hoist_word, partition_hash};
@@ -16,8 +19,6 @@ use crate::codegen::program::{
 };
 use crate::codegen::shapes::{Packing, PartitionStage, RowShape, RowSpec, SourceShape, Step};
 use crate::codegen::value::{CType, Kind, ValueType};
-use crate::expr::ExprKind;
-use crate::{Error, Result};
 
 /// Binds the kernel's body; returns what the rows are.
 pub(super) fn partition(
@@ -57,7 +58,8 @@ fn row_shape(scratch: &mut Binder, source: &SourceShape, steps: &[Step], spec: &
     let mut payload = vec![];
     for &column in &spec.payload {
         // A key that is an integer column is that column too.
-        let is_key = |key: &crate::expr::Expr| matches!(key.kind, ExprKind::Column(index) if index == column);
+        let is_key =
+            |key: &warpjoin_columns::expr::Expr| matches!(key.kind, ExprKind::Column(index) if index == column);
         // Strings of two Arrow types are the same codes, and still two types.
         let is_same = |key: usize| match &spec.like {
             Some(other) => other.packing.fields[key].value.data_type == keys[key].data_type,
@@ -207,12 +209,12 @@ mod tests {
     use arrow::array::{ArrayRef, StringArray};
     use arrow::datatypes::DataType;
     use arrow::error::ArrowError;
+    use warpjoin_columns::column::{ColumnType, Dictionary, Domain};
+    use warpjoin_columns::expr::{Expr, HostFunction};
+    use warpjoin_columns::string_test::StringTest;
 
     use super::*;
     use crate::codegen::{GenerateOptions, Lookup, Sink, ValidityForm, bind_pipeline};
-    use crate::column::{ColumnType, Dictionary, Domain};
-    use crate::expr::{Expr, HostFunction};
-    use crate::string_test::StringTest;
 
     /// LIKE that the host must not evaluate.
     #[derive(Debug)]

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::Result;
+use warpjoin_columns::Result;
+
 use crate::codegen::bind::{Binder, Cell, Environment};
 use crate::codegen::expr::evaluate;
 use crate::codegen::join;
@@ -28,7 +29,7 @@ pub(super) fn bind_step(
         }
         Step::Project(exprs) => {
             let cells = exprs.iter().map(|expr| match expr.kind {
-                crate::expr::ExprKind::Column(index) => environment.cell(index),
+                warpjoin_columns::expr::ExprKind::Column(index) => environment.cell(index),
                 _ => Ok(Cell::Computed(expr.clone(), environment.clone())),
             });
             Ok(Environment::new(cells.collect::<Result<_>>()?))

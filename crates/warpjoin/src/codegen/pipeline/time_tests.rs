@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use arrow::array::{ArrayRef, StringArray};
 use arrow::datatypes::{DataType, TimeUnit};
+use warpjoin_columns::column::{ColumnType, Dictionary, Domain};
+use warpjoin_columns::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
+use warpjoin_columns::function::{DateFunction, DatePart, Function};
 
 use crate::codegen::{
     Accumulator, GenerateOptions, GroupLimits, JoinShape, PayloadForm, ProbeKey, ProbeKind, ProbeStep, RowSpec, Sink,
     SinkShape, Slots, SourceShape, Step, ValidityForm, bind_pipeline,
 };
-use crate::column::{ColumnType, Dictionary, Domain};
-use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
-use crate::function::{DateFunction, DatePart, Function};
 use crate::plan::{Fold, SortKey, State, Term};
 
 const OPTIONS: GenerateOptions = GenerateOptions { hash_bits: 64, tested_strings_min: 4096 };

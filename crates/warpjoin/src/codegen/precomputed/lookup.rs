@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
-use crate::column::{ColumnStatistics, Dictionary, EncodedColumn};
-use crate::string_test::TestProgram;
+use warpjoin_columns::column::{ColumnStatistics, Dictionary, EncodedColumn};
+use warpjoin_columns::string_test::TestProgram;
 
 /// What a pipeline reads by code.
 #[derive(Debug, Clone)]

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::UInt32Array;
 use arrow::datatypes::DataType;
 use rayon::prelude::*;
+use warpjoin_columns::column::{ColumnType, Dictionary, Domain, EncodedColumn};
+use warpjoin_columns::{Error, Result};
 
 use super::lookup::{LookupColumn, plain_statistics};
-use crate::column::{ColumnType, Dictionary, Domain, EncodedColumn};
-use crate::{Error, Result};
 
 /// Strings from which on it pays.
 const STRINGS_MIN: usize = 4096;

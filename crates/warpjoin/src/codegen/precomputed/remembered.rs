@@ -5,11 +5,11 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::Result;
+use warpjoin_columns::column::{Dictionary, EncodedColumn};
+use warpjoin_columns::expr::HostFunction;
 
 use super::LookupColumn;
-use crate::Result;
-use crate::column::{Dictionary, EncodedColumn};
-use crate::expr::HostFunction;
 
 /// Distinct values from which on anything is remembered.
 const VALUES_MIN: usize = 4096;

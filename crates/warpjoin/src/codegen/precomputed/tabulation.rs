@@ -6,12 +6,14 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Schema};
 use rayon::prelude::*;
+use warpjoin_columns::column::{
+    ColumnType, Dictionary, Domain, EncodedColumn, StringEncoding, TableEncoder, integers, with_null,
+};
+use warpjoin_columns::expr::HostFunction;
+use warpjoin_columns::{Error, Reason, Result};
 
 use super::lookup::{LookupColumn, plain_statistics};
 use crate::codegen::value::{Kind, Range, ValueType};
-use crate::column::{ColumnType, Dictionary, Domain, EncodedColumn, StringEncoding, TableEncoder, integers, with_null};
-use crate::expr::HostFunction;
-use crate::{Error, Reason, Result};
 
 /// Rows that a core evaluates at a time.
 const HOST_CHUNK: usize = 1 << 15;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::expr::Expr;
+
 use super::packing::Packing;
-use crate::column::ColumnType;
-use crate::expr::Expr;
 
 /// A probe of a join table.
 #[derive(Debug, Clone)]

@@ -3,8 +3,9 @@
 //! A value takes as many bits as its bounds need, and a null one more bit. The bounds themselves are
 //! parameters; only widths and places are part of the code.
 
+use warpjoin_columns::identity::identify_fields;
+
 use crate::codegen::value::{Kind, Range, ValueType};
-use crate::identity::identify_fields;
 
 /// Places of values in words.
 #[derive(Debug, Clone)]

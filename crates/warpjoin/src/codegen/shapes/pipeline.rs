@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::expr::Expr;
+
 use super::group::{Accumulator, GroupLimits, GroupShape};
 use super::join::{JoinShape, ProbeStep};
 use super::packing::Packing;
 use crate::codegen::value::ValueType;
-use crate::column::ColumnType;
-use crate::expr::Expr;
 use crate::plan::SortKey;
 
 /// Where a pipeline's rows come from.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use warpjoin_columns::expr::{Expr, ExprKind};
+use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::Cause;
 
 use super::direct::Filled;
@@ -10,13 +12,11 @@ use crate::exec::decision::RuntimeDecision;
 use crate::exec::exchange::Owners;
 use crate::exec::query::Query;
 use crate::exec::relation::{BuildKeys, Intermediate, JoinTable, Relation, Source};
-use crate::expr::{Expr, ExprKind};
 use crate::optimize::COMPACTED_ROWS_MIN;
 use crate::optimize::costs::prefers_partition;
 use crate::options::Distribution;
 use crate::plan::JoinKind;
 use crate::plan::join::JoinNode;
-use crate::{Error, Reason, Result};
 
 /// Minimum bytes of a build row with its slot, without payload.
 const TABLE_ROW_BYTES_MIN: u64 = 16;

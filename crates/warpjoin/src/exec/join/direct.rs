@@ -6,16 +6,16 @@
 
 use std::sync::Arc;
 
+use warpjoin_columns::Result;
+use warpjoin_columns::expr::Expr;
 use warpjoin_device::Buffer;
 use warpjoin_kernels::common::status;
 
-use crate::Result;
 use crate::codegen::{Sink, SinkShape, Slots};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::{DeviceSink, Lane, Pushed, Target};
 use crate::exec::query::{Query, Report};
 use crate::exec::relation::{Intermediate, IntermediateShard, JoinShard, JoinTable, Relation, Source};
-use crate::expr::Expr;
 use crate::optimize::expected_rows;
 use crate::options::Distribution;
 use crate::plan::join::JoinNode;

@@ -5,18 +5,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
+use warpjoin_columns::Result;
+use warpjoin_columns::expr::Expr;
+use warpjoin_columns::expr::build::{is_null, not};
 use warpjoin_device::{Cause, Stream};
 
 use super::build_probe::{keys_of_table, payload_of, probe_here};
-use crate::Result;
 use crate::codegen::{RowSpec, Sink, Step};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::partition::{Inbound, PartitionRanges, SPILL_BITS, SpilledRows};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, JoinTable, Relation, RowSlice, Source};
 use crate::exec::rows::AppendedRows;
-use crate::expr::Expr;
-use crate::expr::build::{is_null, not};
 use crate::plan::JoinKind;
 use crate::plan::join::{JoinNode, JoinSide, JoinSpec};
 

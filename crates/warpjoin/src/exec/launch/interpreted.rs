@@ -1,5 +1,6 @@
 //! Launches of interpreted pipelines.
 
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Arg, Buffer, DeviceInfo, Kernel, Launch, Ptr, Stream};
 use warpjoin_kernels::interpret::InterpretParams;
 use warpjoin_kernels::padded;
@@ -10,7 +11,6 @@ use crate::codegen::{
     EncodedProgram, GeneratedPipeline, Grid, Program, ProgramKind, ROWS_PER_THREAD_BITS_MAX, SharedBytes,
 };
 use crate::exec::relation::{Relation, Source};
-use crate::{Error, Result};
 
 /// Threads of a block that has no table in its shared memory (`interpret.cu`).
 const THREADS: u32 = 256;

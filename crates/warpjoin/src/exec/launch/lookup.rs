@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use warpjoin_columns::Result;
 use warpjoin_device::{Event, Stream};
 
 use super::lane::Lane;
-use crate::Result;
 use crate::codegen::{GeneratedPipeline, Lookup, LookupColumn};
 use crate::exec::query::Query;
 use crate::runtime::lookup_copies::UploadedColumn;

@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 
+use warpjoin_columns::Result;
 use warpjoin_device::{Buffer, Cause, Event, Stream};
 
 use super::lane::Job;
-use crate::Result;
 use crate::codegen::{Binding, GeneratedPipeline};
 use crate::exec::relation::{Part, Relation, Source, TableColumns};
 

@@ -6,6 +6,7 @@
 use std::cell::LazyCell;
 use std::time::Instant;
 
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{DeviceKind, Kernel, ModuleSource};
 
 use super::interpreted::can_interpret;
@@ -13,7 +14,6 @@ use crate::codegen::{GeneratedPipeline, interpreters};
 use crate::exec::query::Query;
 use crate::exec::relation::Relation;
 use crate::options::CodeTier;
-use crate::{Error, Result};
 
 /// What runs a pipeline: a kernel for each device.
 pub(crate) struct PipelineKernels {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use warpjoin_columns::devices::place_of;
+use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::{Buffer, Cause, Kernel, Launch, MemoryPlace, Ptr, Stream};
 use warpjoin_kernels::common::BLOCK_SUMS;
 use warpjoin_kernels::partition::{
@@ -14,12 +16,10 @@ use crate::codegen::{
     GeneratedPipeline, PASS_MULTIPLE, PartitionStage, RowShape, RowSpec, Sink, SinkShape, Step, partition_module,
     pass_entry,
 };
-use crate::devices::place_of;
 use crate::exec::launch::{Job, Lane, PartitionTarget, Target, TileLaunch, partition_launch};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Pending, PendingDevice, Query, check_status};
 use crate::exec::relation::{PartitionedRows, PartitionedShard, PassBits, Relation, Source};
-use crate::{Error, Reason, Result};
 
 /// Minimum bits of a pass that uses large tiles.
 const MANY_BITS: u32 = 8;

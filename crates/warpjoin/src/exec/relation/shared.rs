@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use warpjoin_columns::devices::DeviceSet;
+
 use super::Relation;
-use crate::devices::DeviceSet;
 use crate::plan::{Share, SharedRowsId};
 
 /// Rows that one plan leaves on its devices for a later plan of the same query on the same devices. Reading removes

@@ -1,6 +1,7 @@
 //! Shares rows between several pipelines, or with another plan.
 
-use crate::Result;
+use warpjoin_columns::Result;
+
 use crate::codegen::Step;
 use crate::exec::query::Query;
 use crate::exec::relation::{Relation, Source};

@@ -7,13 +7,13 @@
 
 use std::ops::Range;
 
+use warpjoin_columns::Result;
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::devices::{ColumnBytes, Outbound, SpilledColumns};
 use warpjoin_device::{Buffer, Cause, Stream};
 
 use super::order::sample_words;
-use crate::Result;
 use crate::codegen::SortShape;
-use crate::column::ColumnType;
-use crate::devices::{ColumnBytes, Outbound, SpilledColumns};
 use crate::exec::exchange::{SplitKernels, split_by_ranges};
 use crate::exec::launch::{Lane, share_of};
 use crate::exec::metrics::PipelineMetrics;

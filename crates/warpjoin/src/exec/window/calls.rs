@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::column::{ColumnType, Domain};
+use warpjoin_columns::expr::{CompareOp, Expr, ExprKind, Scalar};
+use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_kernels::window::window_kind as kind;
 
 use super::fold::{Form, FrameFold, FrameState, ScanOp, Segments};
-use crate::column::{ColumnType, Domain};
-use crate::expr::{CompareOp, Expr, ExprKind, Scalar};
 use crate::plan::build::{case, compare};
 use crate::plan::{AggregateCall, Fold};
 use crate::window::{Frame, FrameBound, WindowCall, WindowFunction};
-use crate::{Error, Reason, Result};
 
 /// A column that kernels compute. Arguments are positions among the stored columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

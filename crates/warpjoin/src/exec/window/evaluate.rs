@@ -6,6 +6,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use warpjoin_columns::column::{ColumnType, Domain};
+use warpjoin_columns::expr::{Expr, ExprKind};
+use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::Buffer;
 use warpjoin_kernels::common::control;
 use warpjoin_kernels::window::{WINDOW_WORDS, window_kind as kind};
@@ -15,18 +18,15 @@ use super::fold::{ScanOp, Segments};
 use super::frames::{RangeKey, Tree};
 use super::kernels::{Bounds, Fold, FrameOf, MaskedWord, Values, WindowLaunches, compile_window};
 use crate::codegen::{Sink, SinkShape, SortShape, Step, WindowKeys};
-use crate::column::{ColumnType, Domain};
 use crate::exec::entry_kernels::{EntryKernels, EntryLaunches};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
 use crate::exec::rows::{allocate, row_bytes};
 use crate::exec::sort::ByRanges;
-use crate::expr::{Expr, ExprKind};
 use crate::plan::SortKey;
 use crate::plan::build::{ExprList, columns_of};
 use crate::plan::ordered::{OutputRange, WindowNode};
 use crate::window::{Frame, FrameBound};
-use crate::{Error, Reason, Result};
 
 /// Bytes of a row for the bounds of partitions and peers, and for each call: scans and their results.
 const BOUNDS_BYTES: u64 = 16;

@@ -2,16 +2,16 @@
 //! trees that fold frames of any length.
 
 use arrow::datatypes::{DataType, TimeUnit};
+use warpjoin_columns::column::{ColumnType, Domain};
+use warpjoin_columns::{Reason, Result};
 use warpjoin_device::{Buffer, Ptr};
 use warpjoin_kernels::window::{WINDOW_FANOUT, WindowRangeParams, WindowTreeParams, window_kind as kind};
 
 use super::fold::ScanOp;
 use super::kernels::{Bounds, FrameOf, Values, WindowLaunches};
 use crate::codegen::{Range, range_of_type};
-use crate::column::{ColumnType, Domain};
 use crate::plan::SortKey;
 use crate::window::{Distance, Frame, FrameBound};
-use crate::{Reason, Result};
 
 /// Maximum distance: added to a value of at most 2^126, it does not overflow 128 bits.
 const UNITS_MAX: i128 = 10i128.pow(38);
@@ -133,7 +133,7 @@ impl WindowLaunches<'_> {
         bounds: &Bounds,
     ) -> Result<Buffer> {
         let FrameBound::Range { is_following, distance } = bound else {
-            return Err(crate::Error::internal("a RANGE bound without a distance"));
+            return Err(warpjoin_columns::Error::internal("a RANGE bound without a distance"));
         };
         let out = self.on.stream.alloc(self.rows * 4)?;
         let (form, amount) = match distance {
@@ -162,7 +162,8 @@ impl WindowLaunches<'_> {
 
     /// The tree over the values of an argument.
     pub(super) fn tree(&mut self, op: ScanOp, values: &Values<'_>) -> Result<Tree> {
-        let entry = op.tree_entry().ok_or_else(|| crate::Error::internal("a tree for an operation without one"))?;
+        let entry =
+            op.tree_entry().ok_or_else(|| warpjoin_columns::Error::internal("a tree for an operation without one"))?;
         // Levels of more than one run, and behind the last of them its totals.
         let mut levels = vec![self.rows];
         while let Some(&rows) = levels.last().filter(|rows| **rows > WINDOW_FANOUT) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, DeviceKind, Launch, ModuleSource, Ptr};
 use warpjoin_kernels::KernelFile;
 use warpjoin_kernels::common::{BLOCK_THREADS, SCAN_ITEMS, scan_shared_bytes};
@@ -17,7 +18,6 @@ use crate::exec::entry_kernels::{EntryKernels, EntryLaunches};
 use crate::exec::launch::Strides;
 use crate::exec::query::Query;
 use crate::window::{Frame, FrameBound};
-use crate::{Error, Result};
 
 /// Maximum offset of a frame's bound: more rows than a device has.
 const OFFSET_MAX: i64 = 1 << 40;

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
+use warpjoin_columns::Table;
+use warpjoin_columns::expr::{Expr, ExprKind};
 use warpjoin_device::Device;
 
 use super::rates::{
     MATCH_PS_PER_BYTE, MATCHED_PS_PER_BYTE, ORDERED_PROBE_PS, PASS_BITS_MAX, PASS_PS_PER_BYTE, WRITTEN_PS_PER_BYTE,
 };
 use super::tables::{insert_ps, is_direct_small, probe_ps};
-use crate::Table;
-use crate::expr::{Expr, ExprKind};
 use crate::options::{ExecOptions, JoinForm};
 use crate::plan::InputTables;
 use crate::plan::join::{JoinNode, JoinSide};

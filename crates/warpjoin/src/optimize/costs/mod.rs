@@ -8,9 +8,8 @@ mod join_form;
 mod rates;
 mod tables;
 
+use warpjoin_columns::DeviceSet;
 use warpjoin_device::DeviceKind;
-
-use crate::DeviceSet;
 
 pub(crate) use groups::{GroupCosts, PartitionPasses};
 pub(crate) use join_form::prefers_partition;

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::expr::{Expr, ExprKind};
 
 use super::Node;
 use super::lift::{Lift, over, remapped, remapped_key};
 use super::slots::{Lifted, Read, RowNumber, Slot, Width};
-use crate::expr::{Expr, ExprKind};
 use crate::plan::{AggregateCall, PlanKind, SortKey};
 
 impl Lift<'_> {

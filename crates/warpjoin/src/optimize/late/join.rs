@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
+use warpjoin_columns::expr::{Expr, ExprKind};
 
 use super::Node;
 use super::lift::{Lift, Once, remapped, row_field};
 use super::slots::{Lifted, Read, RowNumber, Slot, Width};
-use crate::expr::{Expr, ExprKind};
 use crate::optimize::costs::{BuildSide, ProbeSide, prefers_partition};
 use crate::plan::join::JoinNode;
 use crate::plan::{JoinKind, JoinPlan, Mark, Plan, PlanKind};

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use warpjoin_columns::expr::{Expr, ExprKind};
 
 use super::slots::{Lifted, Read, RowNumber, Slot, Width};
 use super::{Choice, Columns, Context, Node, Scanned};
-use crate::expr::{Expr, ExprKind};
 use crate::plan::{FetchPlan, Mark, Plan, PlanKind, Share, SortKey};
 
 /// What a choice comes to.

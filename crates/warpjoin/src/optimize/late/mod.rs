@@ -17,11 +17,11 @@ use std::sync::Arc;
 
 use super::costs::Costs;
 use super::estimate::{ColumnEstimate, Estimate, estimate_node};
-use crate::column::Domain;
 use crate::options::{ExecOptions, Materialization};
 use crate::plan::{Mark, Plan, PlanKind};
-use crate::{DeviceSet, Table};
 use lift::{Lift, Moved};
+use warpjoin_columns::column::Domain;
+use warpjoin_columns::{DeviceSet, Table};
 
 /// What late columns save must be so much of what reading them late costs, at least.
 const GAIN_MIN: f64 = 0.25;

@@ -1,9 +1,9 @@
 //! Columns on their way through a plan: where they are, what they came from, what reading them costs.
 
 use arrow::datatypes::{DataType, FieldRef};
+use warpjoin_columns::Table;
+use warpjoin_columns::column::{Domain, holds_strings, span_bits};
 
-use crate::Table;
-use crate::column::{Domain, holds_strings, span_bits};
 use crate::optimize::estimate::stored_bytes;
 use crate::plan::Plan;
 

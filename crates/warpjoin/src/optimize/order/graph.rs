@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
+use warpjoin_columns::Table;
+use warpjoin_columns::expr::{CompareOp, Expr, ExprKind};
 
 use super::tree::{Set, Tree};
-use crate::Table;
-use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::optimize::estimate::{Estimate, estimate};
 use crate::optimize::safety::{is_plain, is_plain_expr, never_fails};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};

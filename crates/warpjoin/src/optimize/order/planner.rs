@@ -5,9 +5,10 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use warpjoin_columns::expr::{Expr, ExprKind};
+
 use super::graph::{Existence, Graph, Node};
 use super::tree::{Set, Tree};
-use crate::expr::{Expr, ExprKind};
 use crate::optimize::costs::{BuildSide, Costs, ProbeSide};
 use crate::optimize::estimate::{ColumnEstimate, guessed_share, match_share, stored_bytes};
 use crate::plan::JoinKind;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
+use warpjoin_columns::expr::{Expr, ExprKind};
 
 use super::graph::Graph;
 use super::tree::{Set, Tree};
-use crate::expr::{Expr, ExprKind};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 
 /// The joins of `graph` in the order `tree`, with the columns `output` in the schema of `like`; `None`: not an order of

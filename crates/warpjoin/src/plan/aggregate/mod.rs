@@ -4,8 +4,7 @@ mod spec;
 mod states;
 
 use arrow::datatypes::DataType;
-
-use crate::expr::{Expr, Moment, SortKey};
+use warpjoin_columns::expr::{Expr, Moment, SortKey};
 
 pub use spec::{AggregateSpec, Way};
 pub(crate) use states::{Fold, State, Term};

@@ -1,9 +1,9 @@
 //! One spec for each aggregate function, read by matcher, checks, execution and tests.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::expr::Moment;
 
 use super::AggregateFunction;
-use crate::expr::Moment;
 
 /// Properties that all calls of an aggregate function share.
 #[derive(Debug, Clone, Copy)]

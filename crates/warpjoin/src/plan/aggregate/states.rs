@@ -1,10 +1,10 @@
 //! What group-bys accumulate for a call, how partial results are merged, and how the result is computed from them.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::expr::build::where_not_null;
+use warpjoin_columns::expr::{Expr, ExprKind, Moment};
 
 use super::{AggregateCall, AggregateFunction};
-use crate::expr::build::where_not_null;
-use crate::expr::{Expr, ExprKind, Moment};
 
 /// How values are combined into one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

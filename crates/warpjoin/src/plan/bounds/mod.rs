@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::column::{ColumnType, Domain, Range, bounds_of, holds_strings, range_of_type};
+use warpjoin_columns::expr::{Expr, ExprKind};
 
 use super::aggregate::Fold;
 use super::{AggregateCall, InputTables, JoinKind, JoinPlan, Plan, PlanKind};
-use crate::column::{ColumnType, Domain, Range, bounds_of, holds_strings, range_of_type};
-use crate::expr::{Expr, ExprKind};
 use crate::window::WindowFunction;
 
 use ranges::{CODES, type_range};

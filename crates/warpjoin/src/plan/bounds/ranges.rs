@@ -3,11 +3,11 @@
 //! These are the rules of `codegen/expr/`, or wider ones: never narrower.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::column::{Range, bounds_of, holds_strings, range_of_literal, range_of_type, scale_of};
+use warpjoin_columns::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
+use warpjoin_columns::function::Function;
 
 use super::Bounds;
-use crate::column::{Range, bounds_of, holds_strings, range_of_literal, range_of_type, scale_of};
-use crate::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
-use crate::function::Function;
 
 /// Bounds of string codes that come from no table.
 pub(super) const CODES: Range = Range { min: 0, max: u32::MAX as i128 };

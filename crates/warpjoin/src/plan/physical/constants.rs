@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 
-use crate::expr::{Expr, ExprKind, Leaf, Scalar};
-use crate::{Error, Result};
+use warpjoin_columns::expr::{Expr, ExprKind, Leaf, Scalar};
+use warpjoin_columns::{Error, Result};
 
 /// Constants in the order in which a plan has them.
 #[derive(Debug, Default)]

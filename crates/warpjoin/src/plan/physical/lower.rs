@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use warpjoin_columns::expr::Expr;
+
 use super::constants::Constants;
 use super::{
     Bindings, Edge, Found, Join, NodeSlot, Partitioning, PhysicalPlan, Pipeline, PipelineId, Sink, Source, Step,
     TableNode, TableSlot,
 };
-use crate::expr::Expr;
 use crate::plan::join::JoinNode;
 use crate::plan::ordered::{Ordered, OutputRange, RowWise};
 use crate::plan::{AggregateCall, FetchPlan, JoinPlan, Mark, Plan, PlanKind, RowsOf, Share, SortKey};

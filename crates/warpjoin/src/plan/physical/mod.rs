@@ -10,11 +10,11 @@ mod constants;
 mod lower;
 
 use arrow::datatypes::{DataType, SchemaRef};
+use warpjoin_columns::expr::{Expr, ExprKind};
 
 use super::join::JoinSpec;
 use super::ordered::OutputRange;
 use super::{AggregateCall, FetchPlan, GroupingSet, Plan, ReductionTest, Share, SharedRowsId, SortKey};
-use crate::expr::{Expr, ExprKind};
 use crate::window::WindowCall;
 
 pub(crate) use constants::bind;

@@ -3,10 +3,11 @@
 //! A group-by of the keys and the argument has each distinct argument once, with partial results of the other
 //! aggregates; a group-by of that by the keys aggregates the arguments and merges the partial results.
 
-use crate::expr::Expr;
+use warpjoin_columns::expr::Expr;
+use warpjoin_columns::{Error, Result};
+
 use crate::plan::build::{aggregate, column_of, or_zero, result_of};
 use crate::plan::{AggregateCall, Fold, Plan};
-use crate::{Error, Result};
 
 /// The different arguments of DISTINCT.
 pub(super) fn distinct_arguments<'a>(calls: impl Iterator<Item = &'a AggregateCall>) -> Vec<&'a Expr> {

@@ -5,14 +5,14 @@
 //! have it are read again for the next word.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::expr::{ArithmeticOp, Expr, ExprKind, KeyPiece, OrderPart, Scalar};
+use warpjoin_columns::identity::{Identity, Scope};
+use warpjoin_columns::{Error, Result};
 
 use super::split::Part;
-use crate::expr::{ArithmeticOp, Expr, ExprKind, KeyPiece, OrderPart, Scalar};
-use crate::identity::{Identity, Scope};
 use crate::plan::bounds::Bounds;
 use crate::plan::build::{ExprList, aggregate, column, columns, filter, is_null, join, not, numbered, project};
 use crate::plan::{AggregateCall, AggregateFunction, InputTables, JoinKind, Plan, SortKey};
-use crate::{Error, Result};
 
 /// Calls that take their values from the same row of a group.
 struct Spec {

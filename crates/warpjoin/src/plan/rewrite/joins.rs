@@ -1,8 +1,8 @@
 //! Joins rewritten as others: FULL as an outer and an anti join, NOT IN as an anti join and tests of nulls.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::expr::{CompareOp, Expr, ExprKind, Scalar};
 
-use crate::expr::{CompareOp, Expr, ExprKind, Scalar};
 use crate::plan::build::{column, columns, compare, filter, has_rows, is_null, join_node, not, project};
 use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind, RowsOf};
 

@@ -11,10 +11,11 @@ mod sets;
 mod split;
 mod wide;
 
+use warpjoin_columns::Result;
+use warpjoin_columns::expr::Expr;
+
 use super::build::aggregate;
 use super::{AggregateCall, InputTables, Plan, PlanKind};
-use crate::Result;
-use crate::expr::Expr;
 
 pub(crate) use joins::{rewrite_full_joins, rewrite_not_in};
 pub(crate) use sets::{outputs, unique_keys};

@@ -4,10 +4,10 @@
 //! are corrected for its error (Chan, Golub, LeVeque: Algorithms for computing the sample variance, 1983).
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
+use warpjoin_columns::identity::Identity;
 
 use super::split::Part;
-use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
-use crate::identity::Identity;
 use crate::plan::build::{ExprList, aggregate, case, column, columns, compare, join, project, where_not_null};
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Moment, Plan};
 

@@ -2,10 +2,10 @@
 //! computed distance from its first row.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
+use warpjoin_columns::function::Function;
 
 use super::split::Part;
-use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
-use crate::function::Function;
 use crate::plan::build::{
     aggregate, case, column, columns, compare, filter, is_null, join, not, numbered, project, sort,
 };

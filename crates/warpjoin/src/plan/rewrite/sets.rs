@@ -1,9 +1,9 @@
 //! Grouping sets whose partial results can't be merged: each set reads the input.
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::Result;
+use warpjoin_columns::expr::{Expr, ExprKind, Scalar};
 
-use crate::Result;
-use crate::expr::{Expr, ExprKind, Scalar};
 use crate::plan::build::{project, union};
 use crate::plan::{AggregateCall, AggregateFunction, GroupingSet, Plan};
 

@@ -2,14 +2,15 @@
 //!
 //! Each part outputs the keys first, and has one row for each group; the parts are joined by the keys.
 
+use warpjoin_columns::expr::Expr;
+use warpjoin_columns::{Error, Result};
+
 use super::distinct::{distinct_arguments, of_one_argument};
 use super::first::ordered_parts;
 use super::moments::moments_of_doubles;
 use super::quantiles::quantiles;
-use crate::expr::Expr;
 use crate::plan::build::{aggregate, column, columns, join, project, result_of};
 use crate::plan::{AggregateCall, AggregateFunction, InputTables, JoinKind, Plan, Way};
-use crate::{Error, Result};
 
 /// A part of a group-by.
 #[derive(Debug)]

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StringArray};
 use arrow::datatypes::DataType;
+use warpjoin_columns::column::{ColumnType, Dictionary, Domain};
+use warpjoin_columns::expr::Expr;
+use warpjoin_columns::identity::with_each_field_changed;
 
 use super::{GenerateOptions, PipelineKey};
 use crate::codegen::shapes::{
@@ -14,9 +17,6 @@ use crate::codegen::shapes::{
     WindowKeys, WordSlots,
 };
 use crate::codegen::value::{Kind, Range, ValueType};
-use crate::column::{ColumnType, Dictionary, Domain};
-use crate::expr::Expr;
-use crate::identity::with_each_field_changed;
 use crate::options::GroupByForm;
 use crate::plan::{Fold, SortKey, State, Term};
 
