@@ -7,19 +7,13 @@ mod codegen;
 pub mod exec;
 pub mod hash_table;
 mod operators;
-mod optimize;
-mod options;
 pub mod parquet;
-pub mod plan;
 mod runtime;
-pub mod window;
 
 pub use codegen::prebuilt_modules;
 pub use exec::{QueryMetrics, QueryOutput};
 pub use hash_table::HashTable;
 pub use operators::{GroupBy, HashJoin, PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};
-pub use optimize::share_between;
-pub use options::{CodeTier, DeviceThreads, ExecOptions, JoinForm};
 pub use runtime::session::Session;
 #[doc(inline)]
 pub use warpjoin_columns::{
@@ -27,6 +21,10 @@ pub use warpjoin_columns::{
     TableBuilder, cause_of_arrow,
 };
 pub use warpjoin_device::{Cancellation, Cause};
+#[doc(inline)]
+pub use warpjoin_plan::optimize::share_between;
+#[doc(inline)]
+pub use warpjoin_plan::options::{CodeTier, DeviceThreads, ExecOptions, JoinForm};
 
 /// Columns: how Arrow arrays become narrow runs of bytes, and back.
 pub mod column {
@@ -52,4 +50,19 @@ pub mod function {
     pub use warpjoin_columns::function::{
         Arguments, Constant, DateFunction, DatePart, DateUnit, Function, FunctionSpec, Interval, Nulls, Written, date,
     };
+}
+
+/// The device plan: a small relational algebra.
+pub mod plan {
+    #[doc(inline)]
+    pub use warpjoin_plan::plan::{
+        AggregateCall, AggregateFunction, AggregateSpec, FetchPlan, FilterForm, GroupingSet, JoinKind, JoinPlan, Mark,
+        Moment, Plan, PlanKind, ReductionTest, RowsOf, Share, SharedRowsId, SortKey, Way,
+    };
+}
+
+/// Window calls: functions of a row and the rows of its partition.
+pub mod window {
+    #[doc(inline)]
+    pub use warpjoin_plan::window::{Distance, Frame, FrameBound, WindowCall, WindowFunction, WindowSpec, WindowWay};
 }

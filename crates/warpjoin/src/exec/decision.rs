@@ -4,7 +4,7 @@
 //! the host after a pipeline, from data that it reads from the devices. This module has the last kind, with the text
 //! that EXPLAIN shows before and after a run.
 //!
-//! [`Optimized::notes`]: crate::optimize::Optimized
+//! [`Optimized::notes`]: warpjoin_plan::optimize::Optimized
 
 use std::fmt;
 

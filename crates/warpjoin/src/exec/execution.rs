@@ -7,15 +7,15 @@ use arrow::datatypes::DataType;
 use warpjoin_columns::expr::{Expr, Scalar};
 use warpjoin_columns::{Error, Result};
 use warpjoin_device::span;
+use warpjoin_plan::options::MemoryUse;
+use warpjoin_plan::plan::AggregateCall;
+use warpjoin_plan::plan::ordered::WindowNode;
+use warpjoin_plan::plan::physical::{self, PhysicalPlan, Pipeline, PipelineId, Sink, Step};
+use warpjoin_plan::window::WindowCall;
 
 use super::query::{Execution, Query};
 use super::relation::{Relation, Source};
 use crate::codegen;
-use crate::options::MemoryUse;
-use crate::plan::AggregateCall;
-use crate::plan::ordered::WindowNode;
-use crate::plan::physical::{self, PhysicalPlan, Pipeline, PipelineId, Sink, Step};
-use crate::window::WindowCall;
 
 /// Outputs of sinks, with the number of pipelines that have not read them yet.
 struct Outputs {
@@ -242,12 +242,13 @@ mod tests {
     use warpjoin_columns::expr::{ArithmeticOp, CompareOp, ExprKind};
     use warpjoin_columns::{Table, TableBuilder};
     use warpjoin_device::{SimOptions, open_simulated};
+    use warpjoin_plan::options::ExecOptions;
+    use warpjoin_plan::plan::physical::lower;
+    use warpjoin_plan::plan::{AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind, SortKey};
 
     use super::*;
+    use crate::Session;
     use crate::exec::Inputs;
-    use crate::plan::physical::lower;
-    use crate::plan::{AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind, SortKey};
-    use crate::{ExecOptions, Session};
 
     fn is_shared<T: Send + Sync>(_: &T) {}
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use warpjoin_columns::Result;
+use warpjoin_plan::options::ExecOptions;
+use warpjoin_plan::plan::Plan;
 
 use super::query::{Execution, Inputs};
 use crate::Session;
-use crate::options::ExecOptions;
-use crate::plan::Plan;
 
 /// Where a query is planned: on the devices of its tables.
 pub(super) struct Place {
@@ -74,9 +74,9 @@ mod tests {
     use warpjoin_columns::expr::{CompareOp, Expr, ExprKind, Scalar};
     use warpjoin_columns::{Table, TableBuilder};
     use warpjoin_device::{SimOptions, open_simulated};
+    use warpjoin_plan::plan::{AggregateCall, AggregateFunction, PlanKind};
 
     use crate::exec::QueryMetrics;
-    use crate::plan::{AggregateCall, AggregateFunction, PlanKind};
 
     use super::*;
 

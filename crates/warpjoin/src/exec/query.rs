@@ -12,14 +12,17 @@ mod times;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use warpjoin_columns::devices::scheduler::LaunchPermits;
+use warpjoin_columns::devices::waits::Waits;
+use warpjoin_columns::{Error, Result, Table};
 use warpjoin_device::{Buffer, CancelWord, Device, Kernel, Launch, Stream};
 use warpjoin_kernels::KernelParams;
+use warpjoin_plan::options::ExecOptions;
 
 use super::metrics::QueryMetrics;
 use super::relation::{Joins, SharedRelations};
 use crate::Session;
 use crate::codegen::LookupColumn;
-use crate::options::ExecOptions;
 use crate::runtime::lookup_copies::UploadedColumn;
 pub(super) use binding::Execution;
 use compile::Compilation;
@@ -28,9 +31,6 @@ pub(super) use pending::{Flight, Pending, PendingDevice};
 pub(super) use report::{Report, check_status, read_report};
 pub(super) use tested::TestResults;
 use times::Times;
-use warpjoin_columns::devices::scheduler::LaunchPermits;
-use warpjoin_columns::devices::waits::Waits;
-use warpjoin_columns::{Error, Result, Table};
 
 /// A running query. Owns one stream for each device. It belongs to a single thread; sinks lend devices to other threads
 /// ([`Lane`]).

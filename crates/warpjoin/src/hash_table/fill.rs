@@ -1,6 +1,7 @@
 //! Insertion of rows into a hash table, one by one or by a segmented build, and rebuilding of the table.
 
 use warpjoin_columns::{Error, Result, Table};
+use warpjoin_plan::optimize::costs::is_held;
 
 use super::buckets::{Buckets, Existing};
 use super::partitioned::ByHash;
@@ -9,7 +10,6 @@ use super::words::{PackMode, PackedRows};
 use super::{Parts, State, TableKind};
 use crate::codegen::{BucketShape, SlotForm};
 use crate::exec::partition::{RowWords, WordColumn};
-use crate::optimize::costs::is_held;
 
 /// Minimum rows for a segmented build of an empty table.
 const BUILD_ROWS_MIN: u64 = 1 << 16;

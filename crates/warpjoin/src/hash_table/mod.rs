@@ -25,6 +25,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::datatypes::SchemaRef;
+use warpjoin_columns::devices::waits::Waits;
+use warpjoin_columns::{Error, Result, Table};
 
 use crate::Session;
 use crate::codegen::SlotForm;
@@ -35,8 +37,6 @@ use index::Index;
 use layout::RowLayout;
 use lists::Lists;
 use stored::StoredRows;
-use warpjoin_columns::devices::waits::Waits;
-use warpjoin_columns::{Error, Result, Table};
 use words::PackMode;
 
 /// What a hash table holds.

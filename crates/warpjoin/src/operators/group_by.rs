@@ -5,11 +5,11 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema};
 use warpjoin_columns::expr::Expr;
 use warpjoin_columns::{Error, Reason, Result, Table};
+use warpjoin_plan::plan::{AggregateCall, AggregateFunction, Plan, PlanKind};
 
 use super::hash_join::scan;
 use crate::Session;
 use crate::exec::{self, ExecOptions, QueryMetrics, QueryOutput};
-use crate::plan::{AggregateCall, AggregateFunction, Plan, PlanKind};
 
 /// A group-by of a table: one row a distinct combination of the key columns, with aggregates.
 ///

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use warpjoin_columns::expr::Expr;
 use warpjoin_columns::{Error, Result, Table};
 use warpjoin_device::Buffer;
+use warpjoin_plan::optimize::costs::PASS_BITS_MAX;
+use warpjoin_plan::options::ExecOptions;
 
 use super::hash_join::scan;
 use crate::codegen::{Constants, RowSpec};
 use crate::exec;
 use crate::exec::partition::{PartitionedShard, PassBits};
-use crate::optimize::costs::PASS_BITS_MAX;
-use crate::options::ExecOptions;
 use crate::{QueryMetrics, Session};
 
 /// The rows of a table by partition, on each device by itself.
 ///
 /// A row is one or several words of 4 or 8 bytes, each in a column of its own. They hold the stored
-/// values (see [`warpjoin_columns::column::Layout`]) of the keys, then of the other columns, in as many bits as
+/// values (see [`crate::column::Layout`]) of the keys, then of the other columns, in as many bits as
 /// their bounds need, each in the first word with room, lowest bits first. Partition `p` of `2^bits`
 /// holds the rows whose key hash has `p` in its top bits. Rows of a partition come in no order.
 #[derive(Debug)]

@@ -97,10 +97,11 @@ mod tests {
     use warpjoin_columns::expr::{CompareOp, Expr, ExprKind, Scalar};
     use warpjoin_columns::{Table, TableBuilder};
     use warpjoin_device::{SimOptions, open_simulated};
+    use warpjoin_plan::options::ExecOptions;
+    use warpjoin_plan::plan::{Plan, PlanKind};
 
     use super::*;
-    use crate::plan::{Plan, PlanKind};
-    use crate::{ExecOptions, Session, exec};
+    use crate::{Session, exec};
 
     fn table(session: &Arc<Session>, words: &[&str]) -> Arc<Table> {
         let words: ArrayRef = Arc::new(words.iter().map(|word| Some(*word)).collect::<StringArray>());

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use warpjoin_columns::devices::{DeviceSet, MemoryBudget};
 use warpjoin_columns::{Result, Table};
 use warpjoin_device::{Device, DeviceKind, Kernel, Stream};
+use warpjoin_plan::optimize::Orders;
+use warpjoin_plan::plan::Plan;
 
 use crate::codegen::{FixedModule, USUAL_HASH_BITS, interpreters, prebuilt};
-use crate::optimize::Orders;
-use crate::plan::Plan;
 use crate::runtime::dictionary_cache::DictionaryCache;
 use crate::runtime::lookup_copies::LookupCopies;
 use crate::runtime::pipelines::Pipelines;

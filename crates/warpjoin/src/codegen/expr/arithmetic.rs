@@ -6,13 +6,13 @@
 use arrow::datatypes::DataType;
 use warpjoin_columns::expr::ArithmeticOp;
 use warpjoin_columns::{Error, Reason, Result};
+use warpjoin_plan::plan::bounds::combined_range;
 
 use super::cast;
 use super::fault::OVERFLOW;
 use crate::codegen::bind::{Binder, Value};
 use crate::codegen::program::{Function, Op, Status};
 use crate::codegen::value::{CType, Kind, Range, RangeType, range_of_type, scale_of};
-use crate::plan::bounds::combined_range;
 
 /// Binds [`warpjoin_columns::expr::ExprKind::Arithmetic`].
 pub(super) fn arithmetic(

@@ -2,11 +2,11 @@
 
 use arrow::datatypes::DataType;
 use warpjoin_columns::{Error, Reason, Result};
+use warpjoin_plan::plan::{Moment, Term};
 
 use crate::codegen::bind::{Binder, Value};
 use crate::codegen::program::{Code, Function, Op};
 use crate::codegen::value::{CType, Kind, Range, RangeType};
-use crate::plan::{Moment, Term};
 
 /// Numbers that doubles hold exactly: those of wider columns DataFusion rounds first.
 const EXACT: i128 = 1 << 53;

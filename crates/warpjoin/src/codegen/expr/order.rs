@@ -6,13 +6,13 @@
 use arrow::datatypes::DataType;
 use warpjoin_columns::expr::{KeyPiece, OrderPart};
 use warpjoin_columns::{Error, Reason, Result};
+use warpjoin_plan::plan::SortKey;
 
 use super::evaluate::evaluate;
 use crate::codegen::bind::{Binder, Environment, Value};
 use crate::codegen::lookup;
 use crate::codegen::program::{Binding, Code, Function, Op, Type, Variable};
 use crate::codegen::value::{CType, Kind, Range, RangeType};
-use crate::plan::SortKey;
 
 /// The lowest `bits` bits of a word to be: a u64.
 #[derive(Clone, Copy)]

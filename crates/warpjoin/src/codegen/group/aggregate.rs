@@ -8,6 +8,8 @@ use warpjoin_columns::expr::Expr;
 use warpjoin_columns::identity::{Identity, Scope};
 use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_kernels::group::WALK_WORDS;
+use warpjoin_plan::plan::bounds::summed_range;
+use warpjoin_plan::plan::{Fold, State, Term};
 
 use super::front::{LONE_BLOCK_THREADS, SKEWED_BLOCK_THREADS, TABLE_BLOCK_THREADS, choose_front, key_type};
 use super::slots::{Addend, Slots, ValueKey};
@@ -23,8 +25,6 @@ use crate::codegen::shapes::{
     Accumulator, AccumulatorKind, AccumulatorResult, GroupLimits, GroupMode, GroupShape, Packing, PreAggregation,
 };
 use crate::codegen::value::{CType, Kind, Range, RangeType, ValueType, range_of_type};
-use crate::plan::bounds::summed_range;
-use crate::plan::{Fold, State, Term};
 
 /// Rows that one thread sees at most: the launch uses enough threads, and the executor checks it.
 pub(crate) const ROWS_PER_THREAD_BITS_MAX: u32 = 20;

@@ -1,9 +1,10 @@
 //! Which table a block has in shared memory in front of the group table.
 
+use warpjoin_plan::options::GroupByForm;
+
 use crate::codegen::program::Slot;
 use crate::codegen::shapes::{GroupLimits, GroupMode, Packing, PreAggregation};
 use crate::codegen::value::CType;
-use crate::options::GroupByForm;
 
 /// Threads of a block with a table: two such blocks fill a multiprocessor at up to 42 registers a thread.
 pub(in crate::codegen) const TABLE_BLOCK_THREADS: u32 = 768;

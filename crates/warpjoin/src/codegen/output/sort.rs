@@ -4,13 +4,13 @@ use arrow::datatypes::DataType;
 use warpjoin_columns::Result;
 use warpjoin_columns::column::ColumnType;
 use warpjoin_columns::expr::ExprKind;
+use warpjoin_plan::plan::SortKey;
 
 use super::store::{reserve, write};
 use crate::codegen::bind::{Binder, Environment, Value};
 use crate::codegen::expr::{KeyPart, add_order_key, masks_of_parts, with_sorted_codes, words_of_parts};
 use crate::codegen::shapes::{SortShape, WindowKeys};
 use crate::codegen::value::{Kind, Range};
-use crate::plan::SortKey;
 
 /// Bits of a word that is stored in four bytes.
 const NARROW_BITS: u32 = 32;

@@ -15,8 +15,6 @@ use crate::codegen::shapes::{
     RowShape, RowSpec, Sink, Slots, SourceShape, Step, StoredKey, ValidityForm, WindowKeys, WordSlots,
 };
 use crate::codegen::value::{Kind, ValueType};
-use crate::options::GroupByForm;
-use crate::plan::{Fold, State, Term};
 
 /// The key of a pipeline.
 #[derive(Debug, PartialEq)]
@@ -40,8 +38,8 @@ impl PipelineKey {
     }
 }
 
-identify_by_hash!(AccumulatorKind, MatchForm, PartitionStage, ProbeKind, Slots, WordSlots, DirectSlots, Fold, Term);
-identify_by_hash!(GroupMode, PreAggregation, GroupByForm, ValidityForm, Kind, FilterTest);
+identify_by_hash!(AccumulatorKind, MatchForm, PartitionStage, ProbeKind, Slots, WordSlots, DirectSlots);
+identify_by_hash!(GroupMode, PreAggregation, ValidityForm, Kind, FilterTest);
 
 identify_fields! {
     GenerateOptions { hash_bits, tested_strings_min }
@@ -54,7 +52,6 @@ identify_fields! {
     JoinShape { packing, payload, unique, slots }
     GroupLimits { rows_bits, shared_bytes_max, form, block_slots, table_blocks, is_skewed, is_sorted, by_range, is_scarce, is_cut }
     Accumulator { state, is_merge }
-    State { fold, argument, second, term, data_type }
     GroupShape { mode, by_range, is_cut, front, has_finished, packing, stride_words, accumulators, results }
     AccumulatorResult { word, encoding, value, count_word }
     ValueType { kind, data_type, dictionary, nullable }

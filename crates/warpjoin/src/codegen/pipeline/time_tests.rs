@@ -8,12 +8,12 @@ use arrow::datatypes::{DataType, TimeUnit};
 use warpjoin_columns::column::{ColumnType, Dictionary, Domain};
 use warpjoin_columns::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 use warpjoin_columns::function::{DateFunction, DatePart, Function};
+use warpjoin_plan::plan::{Fold, SortKey, State, Term};
 
 use crate::codegen::{
     Accumulator, GenerateOptions, GroupLimits, JoinShape, PayloadForm, ProbeKey, ProbeKind, ProbeStep, RowSpec, Sink,
     SinkShape, Slots, SourceShape, Step, ValidityForm, bind_pipeline,
 };
-use crate::plan::{Fold, SortKey, State, Term};
 
 const OPTIONS: GenerateOptions = GenerateOptions { hash_bits: 64, tested_strings_min: 4096 };
 const MONEY: DataType = DataType::Decimal128(15, 2);

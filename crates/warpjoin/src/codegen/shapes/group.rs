@@ -1,11 +1,11 @@
 //! What generated code must know of group-bys: accumulators, and the tables that have them.
 
 use warpjoin_kernels::group::merge_kind;
+use warpjoin_plan::options::GroupByForm;
+use warpjoin_plan::plan::State;
 
 use super::packing::Packing;
 use crate::codegen::value::ValueType;
-use crate::options::GroupByForm;
-use crate::plan::State;
 
 /// What decides how a group-by accumulates.
 #[derive(Debug, Clone, Copy)]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use warpjoin_columns::column::ColumnType;
 use warpjoin_columns::expr::Expr;
+use warpjoin_plan::plan::SortKey;
 
 use super::group::{Accumulator, GroupLimits, GroupShape};
 use super::join::{JoinShape, ProbeStep};
 use super::packing::Packing;
 use crate::codegen::value::ValueType;
-use crate::plan::SortKey;
 
 /// Where a pipeline's rows come from.
 #[derive(Debug, Clone)]

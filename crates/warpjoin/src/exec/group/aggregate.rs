@@ -7,6 +7,7 @@ use warpjoin_columns::expr::Expr;
 use warpjoin_columns::table::Ranges;
 use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Cause, Stream};
+use warpjoin_plan::plan::{AggregateCall, State, Term};
 
 use super::borders::{merge_borders, move_border_groups, open_ends};
 use super::estimate::{Estimate, PartitionedGroups};
@@ -19,7 +20,6 @@ use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::launch_shape;
 use crate::exec::query::Query;
 use crate::exec::relation::{ColumnRanges, GroupShard, GroupTable, PartitionChoice, Relation, Source, are_apart};
-use crate::plan::{AggregateCall, State, Term};
 
 /// How many times smaller a table is if most groups are finished without it, and the minimum size for that.
 const FINISHED_SHARE: u64 = 16;

@@ -9,6 +9,8 @@ use warpjoin_columns::Result;
 use warpjoin_columns::expr::Expr;
 use warpjoin_device::{Kernel, ModuleSource, Ptr};
 use warpjoin_kernels::join::FilterParams;
+use warpjoin_plan::optimize::costs::Costs;
+use warpjoin_plan::plan::{FilterForm, ReductionTest};
 
 use super::build_probe::append_probe;
 use crate::codegen::{Constants, FilterTest, ProbeKey, ProbeKind, ProbeStep, Slots};
@@ -17,8 +19,6 @@ use crate::exec::launch::Strides;
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Pending, Query};
 use crate::exec::relation::{JoinShard, JoinTable, Relation};
-use crate::optimize::costs::Costs;
-use crate::plan::{FilterForm, ReductionTest};
 
 /// Maximum bytes of a bitmap, unless the table is larger.
 const BITMAP_BYTES_MAX: u64 = 64 << 20;

@@ -8,6 +8,7 @@ use warpjoin_columns::Result;
 use warpjoin_device::{Buffer, CancelWord, Event, Kernel, Launch, ModuleSource, Stream, span};
 use warpjoin_kernels::KernelParams;
 use warpjoin_kernels::common::control;
+use warpjoin_plan::options::ExecOptions;
 
 use super::binder::Binder;
 use super::interpreted::Interpreted;
@@ -19,7 +20,6 @@ use crate::Session;
 use crate::codegen::GeneratedPipeline;
 use crate::exec::query::{Flight, Query, Report, read_report};
 use crate::exec::relation::{Relation, TableColumns};
-use crate::options::ExecOptions;
 use crate::runtime::lookup_copies::UploadedColumn;
 
 /// Chunks start at multiples of this many rows, so that values and validity bits stay aligned.

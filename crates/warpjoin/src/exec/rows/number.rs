@@ -3,12 +3,12 @@
 use arrow::datatypes::{DataType, Schema};
 use warpjoin_columns::expr::{Expr, ExprKind};
 use warpjoin_columns::{Error, Result};
+use warpjoin_plan::plan::bounds::number_bits;
 
 use crate::codegen::Step;
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::query::Query;
 use crate::exec::relation::{Relation, Source};
-use crate::plan::bounds::number_bits;
 
 impl Relation {
     /// Adds the row id of each row: its position in its table.

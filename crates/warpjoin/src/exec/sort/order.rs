@@ -12,6 +12,8 @@ use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::{Buffer, Event, Stream};
 use warpjoin_kernels::common::{control, status};
 use warpjoin_kernels::sort::{SORT_FEW_ROWS, SORT_FEW_WORDS};
+use warpjoin_plan::plan::SortKey;
+use warpjoin_plan::plan::ordered::OutputRange;
 
 use super::kernels::{KeyWord, Moved, SortKernels, SortLaunches, SortStep, TopK};
 use super::ranges::ByRanges;
@@ -21,8 +23,6 @@ use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Pending, PendingDevice, Query};
 use crate::exec::relation::{Intermediate, IntermediateShard, Relation, Source};
 use crate::exec::rows::allocate_in_order;
-use crate::plan::SortKey;
-use crate::plan::ordered::OutputRange;
 
 /// Maximum needed rows of each of several devices that are gathered on one.
 const GATHERED_ROWS_MAX: u64 = 1 << 20;

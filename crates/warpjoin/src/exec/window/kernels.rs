@@ -11,13 +11,13 @@ use warpjoin_kernels::window::{
     WindowValueParams, WindowValues, window_kind as kind,
 };
 use warpjoin_kernels::{KernelParams, padded};
+use warpjoin_plan::window::{Frame, FrameBound};
 
 use super::fold::{ScanOp, Segments};
 use crate::codegen::Constants;
 use crate::exec::entry_kernels::{EntryKernels, EntryLaunches};
 use crate::exec::launch::Strides;
 use crate::exec::query::Query;
-use crate::window::{Frame, FrameBound};
 
 /// Maximum offset of a frame's bound: more rows than a device has.
 const OFFSET_MAX: i64 = 1 << 40;

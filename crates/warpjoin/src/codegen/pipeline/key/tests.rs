@@ -8,6 +8,8 @@ use arrow::datatypes::DataType;
 use warpjoin_columns::column::{ColumnType, Dictionary, Domain};
 use warpjoin_columns::expr::Expr;
 use warpjoin_columns::identity::with_each_field_changed;
+use warpjoin_plan::options::GroupByForm;
+use warpjoin_plan::plan::{Fold, SortKey, State, Term};
 
 use super::{GenerateOptions, PipelineKey};
 use crate::codegen::shapes::{
@@ -17,8 +19,6 @@ use crate::codegen::shapes::{
     WindowKeys, WordSlots,
 };
 use crate::codegen::value::{Kind, Range, ValueType};
-use crate::options::GroupByForm;
-use crate::plan::{Fold, SortKey, State, Term};
 
 /// What a kernel is generated from.
 #[derive(Debug, Clone)]
