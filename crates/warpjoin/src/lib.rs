@@ -3,18 +3,18 @@
 //! Owns columns on devices, expressions, device plans, generated pipelines, hash tables, exchange,
 //! joins and group-bys, the decoding of Parquet, and the Arrow-native API over them. Must not know DataFusion, nor a driver.
 
-mod codegen;
 pub mod exec;
 pub mod hash_table;
 mod operators;
 pub mod parquet;
 mod runtime;
 
-pub use codegen::prebuilt_modules;
 pub use exec::{QueryMetrics, QueryOutput};
 pub use hash_table::HashTable;
 pub use operators::{GroupBy, HashJoin, PartitionedTable, PartitionedTableShard, kernel_definitions, partition_table};
 pub use runtime::session::Session;
+#[doc(inline)]
+pub use warpjoin_codegen::prebuilt_modules;
 #[doc(inline)]
 pub use warpjoin_columns::{
     DeviceSet, Error, MemoryBudget, MovedBytes, Pieces, Reason, ResidentColumn, Result, Shard, ShardColumn, Table,

@@ -1,6 +1,7 @@
 //! Checks before execution whether devices support a plan.
 
 use arrow::datatypes::DataType;
+use warpjoin_codegen::{IN_LIST_MAX, check_cast};
 use warpjoin_columns::Reason;
 use warpjoin_columns::column::check_type;
 use warpjoin_columns::column::holds_strings;
@@ -10,7 +11,6 @@ use warpjoin_plan::plan::{
 };
 use warpjoin_plan::window::WindowCall;
 
-use crate::codegen::{IN_LIST_MAX, check_cast};
 use crate::exec::window::check_frame;
 
 /// Maximum nesting of a plan's operators and of an expression's operations. Deeper ones run on the CPU. All recursive

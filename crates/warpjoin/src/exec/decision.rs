@@ -8,8 +8,9 @@
 
 use std::fmt;
 
+use warpjoin_codegen::{FilterTest, MatchForm, Slots};
+
 use super::relation::PartitionChoice;
-use crate::codegen::{FilterTest, MatchForm, Slots};
 
 /// A decision and its outcome.
 #[derive(Debug, Clone, Copy, PartialEq)]

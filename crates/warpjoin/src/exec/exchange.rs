@@ -2,6 +2,7 @@
 //!
 //! The host waits only for row counts; events order the work of several devices.
 
+use warpjoin_codegen::Constants;
 use warpjoin_columns::column::ColumnType;
 use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, Event, Kernel, Launch, ModuleSource, Ptr, Stream, span};
@@ -15,7 +16,6 @@ use super::metrics::PipelineMetrics;
 use super::query::{Pending, Query};
 use super::relation::{Intermediate, IntermediateShard, Relation};
 use super::rows::{allocate, row_bytes};
-use crate::codegen::Constants;
 
 /// Maximum rows, and bytes of rows, that are gathered on one device: this is faster than an exchange.
 const FEW_ROWS: u64 = 1 << 17;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_codegen;
 use warpjoin_columns::expr::{Expr, Scalar};
 use warpjoin_columns::{Error, Result};
 use warpjoin_device::span;
@@ -15,7 +16,6 @@ use warpjoin_plan::window::WindowCall;
 
 use super::query::{Execution, Query};
 use super::relation::{Relation, Source};
-use crate::codegen;
 
 /// Outputs of sinks, with the number of pipelines that have not read them yet.
 struct Outputs {
@@ -174,12 +174,12 @@ impl Query<'_> {
         outputs: &mut Outputs,
     ) -> Result<Relation> {
         match step {
-            Step::Filter(predicate) => relation.steps.push(codegen::Step::Filter(execution.bind(predicate)?)),
+            Step::Filter(predicate) => relation.steps.push(warpjoin_codegen::Step::Filter(execution.bind(predicate)?)),
             Step::Project(exprs) => {
                 relation.width = exprs.len();
-                relation.steps.push(codegen::Step::Project(execution.bind_all(exprs)?));
+                relation.steps.push(warpjoin_codegen::Step::Project(execution.bind_all(exprs)?));
             }
-            Step::Compact => relation.steps.push(codegen::Step::Compact),
+            Step::Compact => relation.steps.push(warpjoin_codegen::Step::Compact),
             Step::RowNumber => relation.append_row_number()?,
             Step::Number { schema } => self.append_number(&mut relation, schema),
             Step::Fetch { table, row, columns } => {

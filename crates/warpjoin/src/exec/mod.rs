@@ -26,6 +26,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use warpjoin_codegen::RowSpec;
+use warpjoin_codegen::forget;
 use warpjoin_columns::{Error, Reason, Result, Table};
 use warpjoin_device::{Cause, Device};
 use warpjoin_plan::optimize::{Optimized, optimize};
@@ -45,8 +47,6 @@ pub use warpjoin_plan::options::{
 };
 
 use crate::Session;
-use crate::codegen::RowSpec;
-use crate::codegen::forget;
 use place::Place;
 use query::{Execution, Query};
 use relation::{PartitionedRows, PassBits, Relation};

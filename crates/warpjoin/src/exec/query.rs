@@ -12,6 +12,7 @@ mod times;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use warpjoin_codegen::LookupColumn;
 use warpjoin_columns::devices::scheduler::LaunchPermits;
 use warpjoin_columns::devices::waits::Waits;
 use warpjoin_columns::{Error, Result, Table};
@@ -22,7 +23,6 @@ use warpjoin_plan::options::ExecOptions;
 use super::metrics::QueryMetrics;
 use super::relation::{Joins, SharedRelations};
 use crate::Session;
-use crate::codegen::LookupColumn;
 use crate::runtime::lookup_copies::UploadedColumn;
 pub(super) use binding::Execution;
 use compile::Compilation;

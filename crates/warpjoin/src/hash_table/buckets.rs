@@ -1,5 +1,6 @@
 //! The buckets of a hash table on its device: how they are allocated, filled, probed and exported.
 
+use warpjoin_codegen::{BucketShape, FixedModule, SlotForm};
 use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, Kernel, Launch, Ptr};
 use warpjoin_kernels::common::RESERVATION_BYTES;
@@ -11,7 +12,6 @@ use warpjoin_kernels::{KernelParams, table};
 use super::device::{Report, TableDevice};
 use super::partitioned::PartitionedWords;
 use super::segments::Segments;
-use crate::codegen::{BucketShape, FixedModule, SlotForm};
 use crate::exec::partition::RowWords;
 
 /// Bytes of the entry of key 0, which lies outside the slots.

@@ -29,13 +29,13 @@ use warpjoin_columns::devices::waits::Waits;
 use warpjoin_columns::{Error, Result, Table};
 
 use crate::Session;
-use crate::codegen::SlotForm;
 use buckets::{Buckets, Existing};
 use device::TableDevice;
 use fill::Cut;
 use index::Index;
 use layout::RowLayout;
 use lists::Lists;
+use slots::slot_form;
 use stored::StoredRows;
 use words::PackMode;
 
@@ -178,7 +178,7 @@ impl HashTable {
         }
         let layout = RowLayout::of(&schema, keys)?;
         let device = TableDevice::new(session)?;
-        let form = SlotForm::of(&layout, kind == TableKind::Multimap);
+        let form = slot_form(&layout, kind == TableKind::Multimap);
         let parts = Parts { kind, layout: &layout, options: &options, device: &device };
         let buckets = parts.empty(form, (options.capacity, Cut::Segments), options.seed, true)?;
         device.stream.synchronize()?;

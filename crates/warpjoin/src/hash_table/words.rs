@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
+use warpjoin_codegen::FixedModule;
 use warpjoin_columns::column::{ColumnStatistics, ColumnType, Domain, Layout};
 use warpjoin_columns::table::{Shard, ShardColumn, Table};
 use warpjoin_columns::{Error, Result};
@@ -13,7 +14,6 @@ use warpjoin_kernels::partition::{GatherWordsParams, PackField, PackParams, Unpa
 
 use super::device::TableDevice;
 use super::layout::{FieldKind, PackedField, RowLayout};
-use crate::codegen::FixedModule;
 use crate::exec::partition::{RowWords, WordColumn};
 
 /// A buffer of a table, or one that was allocated here.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{Constants, RowSpec};
 use warpjoin_columns::expr::Expr;
 use warpjoin_columns::{Error, Result, Table};
 use warpjoin_device::Buffer;
@@ -9,7 +10,6 @@ use warpjoin_plan::optimize::costs::PASS_BITS_MAX;
 use warpjoin_plan::options::ExecOptions;
 
 use super::hash_join::scan;
-use crate::codegen::{Constants, RowSpec};
 use crate::exec;
 use crate::exec::partition::{PartitionedShard, PassBits};
 use crate::{QueryMetrics, Session};

@@ -1,5 +1,6 @@
 //! Modules of decoding kernels, and their launches.
 
+use warpjoin_codegen::Constants;
 use warpjoin_columns::Result;
 use warpjoin_device::{Buffer, Kernel, Launch, ModuleSource, Stream};
 use warpjoin_kernels::KernelParams;
@@ -12,7 +13,6 @@ use warpjoin_kernels::decode::{
 };
 
 use super::error::DecodeError;
-use crate::codegen::Constants;
 use crate::exec::Strides;
 
 /// Maximum resident blocks of a multiprocessor.

@@ -6,10 +6,9 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use warpjoin_codegen::{GeneratedPipeline, PipelineKey};
 use warpjoin_columns::devices::DeviceSet;
 use warpjoin_columns::devices::dictionaries::DictionaryKeeper;
-
-use crate::codegen::{GeneratedPipeline, PipelineKey};
 
 /// Pipelines that are remembered; after so many, from the start.
 const PIPELINES_MAX: usize = 1024;

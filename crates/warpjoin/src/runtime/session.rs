@@ -5,13 +5,13 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use warpjoin_codegen::{FixedModule, USUAL_HASH_BITS, interpreters, prebuilt};
 use warpjoin_columns::devices::{DeviceSet, MemoryBudget};
 use warpjoin_columns::{Result, Table};
 use warpjoin_device::{Device, DeviceKind, Kernel, Stream};
 use warpjoin_plan::optimize::Orders;
 use warpjoin_plan::plan::Plan;
 
-use crate::codegen::{FixedModule, USUAL_HASH_BITS, interpreters, prebuilt};
 use crate::runtime::dictionary_cache::DictionaryCache;
 use crate::runtime::lookup_copies::LookupCopies;
 use crate::runtime::pipelines::Pipelines;

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_codegen::{
+    Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step, regroup,
+};
 use warpjoin_columns::expr::Expr;
 use warpjoin_columns::table::Ranges;
 use warpjoin_columns::{Error, Result};
@@ -13,9 +16,6 @@ use super::borders::{merge_borders, move_border_groups, open_ends};
 use super::estimate::{Estimate, PartitionedGroups};
 use super::pieces::{Cut, OrderedColumn};
 use super::target::{GroupRoom, GroupsSink};
-use crate::codegen::{
-    Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step, regroup,
-};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::launch_shape;
 use crate::exec::query::Query;

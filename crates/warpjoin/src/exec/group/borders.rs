@@ -2,6 +2,7 @@
 //!
 //! Must not know how the groups were made.
 
+use warpjoin_codegen::GroupShape;
 use warpjoin_columns::devices::waits::Waits;
 use warpjoin_columns::table::Ranges;
 use warpjoin_columns::{Error, Result};
@@ -10,7 +11,6 @@ use warpjoin_kernels::common::{control, status};
 use warpjoin_kernels::group::{self, MergeRowParams, OPEN_FIRST, OPEN_LAST, RegroupParams, group_counter};
 
 use super::target::STEPS_MAX;
-use crate::codegen::GroupShape;
 use crate::exec::launch::Strides;
 use crate::exec::query::{Pending, PendingDevice};
 use crate::exec::relation::GroupTable;

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use warpjoin_codegen::{Accumulator, GroupShape, RowSpec, Sink, Step, key_bytes, partition_slots};
 use warpjoin_columns::Result;
 use warpjoin_columns::expr::Expr;
 use warpjoin_columns::identity::Identity;
@@ -13,7 +14,6 @@ use warpjoin_plan::optimize::costs::{GroupCosts, PartitionPasses, is_held};
 use warpjoin_plan::options::GroupByForm;
 use warpjoin_plan::plan::State;
 
-use crate::codegen::{Accumulator, GroupShape, RowSpec, Sink, Step, key_bytes, partition_slots};
 use crate::exec::launch::{DeviceSink, Lane, Pushed, SketchTarget, Target};
 use crate::exec::partition::PlannedPartition;
 use crate::exec::query::{Query, Report};

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_codegen::Step;
 use warpjoin_columns::Result;
 use warpjoin_columns::expr::Expr;
 use warpjoin_plan::plan::build::or_zero;
@@ -14,7 +15,6 @@ use warpjoin_plan::plan::rewrite::{outputs, unique_keys};
 use warpjoin_plan::plan::{AggregateCall, AggregateFunction, GroupingSet};
 
 use super::aggregate::{Aggregation, merging};
-use crate::codegen::Step;
 use crate::exec::query::Query;
 use crate::exec::relation::{GroupTable, Relation, Source};
 

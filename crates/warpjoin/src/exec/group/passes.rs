@@ -4,12 +4,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use warpjoin_codegen::{Accumulator, Sink, Step};
 use warpjoin_columns::Result;
 use warpjoin_columns::expr::Expr;
 use warpjoin_device::Cause;
 
 use super::aggregate::Aggregation;
-use crate::codegen::{Accumulator, Sink, Step};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::partition::{Inbound, PartitionRanges, SPILL_BITS, SpilledRows};
 use crate::exec::query::Query;

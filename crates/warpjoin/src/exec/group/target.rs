@@ -1,12 +1,12 @@
 //! A group table that is filled on one device, and how it grows.
 
+use warpjoin_codegen::{GroupMode, GroupShape, regroup};
 use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Ptr, Stream};
 use warpjoin_kernels::common::{control, status};
 use warpjoin_kernels::group::{GroupTable, PLACES_EACH, PLACES_HEAD, RegroupParams, group_counter};
 
 use super::pieces::{Cut, OrderedColumn};
-use crate::codegen::{GroupMode, GroupShape, regroup};
 use crate::exec::launch::{DeviceSink, GroupTarget, Lane, Pushed, Strides, Target};
 use crate::exec::query::{Report, read_report};
 use crate::exec::relation::{FinishedGroups, GroupShard};

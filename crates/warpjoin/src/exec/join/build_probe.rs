@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
 use warpjoin_columns::expr::{Expr, ExprKind};
 use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::Cause;
@@ -12,7 +13,6 @@ use warpjoin_plan::plan::JoinKind;
 use warpjoin_plan::plan::join::JoinNode;
 
 use super::direct::Filled;
-use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::exchange::Owners;
 use crate::exec::query::Query;

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{Sink, SinkShape, Slots};
 use warpjoin_columns::Result;
 use warpjoin_columns::expr::Expr;
 use warpjoin_device::Buffer;
@@ -14,7 +15,6 @@ use warpjoin_plan::optimize::expected_rows;
 use warpjoin_plan::options::Distribution;
 use warpjoin_plan::plan::join::JoinNode;
 
-use crate::codegen::{Sink, SinkShape, Slots};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::{DeviceSink, Lane, Pushed, Target};
 use crate::exec::query::{Query, Report};

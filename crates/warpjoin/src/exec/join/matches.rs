@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{MatchForm, RowSpec, Step, partition_module};
 use warpjoin_columns::expr::Expr;
 use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Launch, Ptr};
@@ -10,7 +11,6 @@ use warpjoin_kernels::partition::{ItemsParams, SAMPLE_SLOTS, SampleParams};
 use warpjoin_plan::plan::JoinKind;
 use warpjoin_plan::plan::join::JoinNode;
 
-use crate::codegen::{MatchForm, RowSpec, Step, partition_module};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::partition::{one_block, row_words};
 use crate::exec::query::Query;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
+use warpjoin_codegen::{RowSpec, Sink, Step};
 use warpjoin_columns::Result;
 use warpjoin_columns::expr::Expr;
 use warpjoin_columns::expr::build::{is_null, not};
@@ -13,7 +14,6 @@ use warpjoin_plan::plan::JoinKind;
 use warpjoin_plan::plan::join::{JoinNode, JoinSide, JoinSpec};
 
 use super::build_probe::{keys_of_table, payload_of, probe_here};
-use crate::codegen::{RowSpec, Sink, Step};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::partition::{Inbound, PartitionRanges, SPILL_BITS, SpilledRows};
 use crate::exec::query::Query;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{Constants, FilterTest, ProbeKey, ProbeKind, ProbeStep, Slots};
 use warpjoin_columns::Result;
 use warpjoin_columns::expr::Expr;
 use warpjoin_device::{Kernel, ModuleSource, Ptr};
@@ -13,7 +14,6 @@ use warpjoin_plan::optimize::costs::Costs;
 use warpjoin_plan::plan::{FilterForm, ReductionTest};
 
 use super::build_probe::append_probe;
-use crate::codegen::{Constants, FilterTest, ProbeKey, ProbeKind, ProbeStep, Slots};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::Strides;
 use crate::exec::metrics::PipelineMetrics;

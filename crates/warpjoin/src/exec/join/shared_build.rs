@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::JoinShape;
 use warpjoin_columns::Result;
 use warpjoin_columns::expr::{Expr, ExprKind};
 use warpjoin_plan::options::Distribution;
@@ -13,7 +14,6 @@ use warpjoin_plan::plan::join::JoinNode;
 
 use super::build_probe::{keys_of_table, payload_of, probe_here};
 use super::direct::Filled;
-use crate::codegen::JoinShape;
 use crate::exec::query::Query;
 use crate::exec::relation::{JoinTable, KeyRanges, Relation, SharedBuild, SharedBuildRows, SharedSource};
 

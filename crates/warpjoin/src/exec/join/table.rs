@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{Constants, DirectSlots, JoinShape, PayloadForm, Slots, WordSlots};
 use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::{Buffer, DeviceInfo, Kernel, ModuleSource, Ptr, Stream, span};
 use warpjoin_kernels::common::{RESERVATION_BYTES, control, status};
@@ -13,7 +14,6 @@ use warpjoin_plan::optimize::costs::{LOAD_FACTOR, SLOT_BYTES, is_direct_small};
 use warpjoin_plan::options::{ExecOptions, JoinForm};
 
 use super::runtime_filter::filter_module;
-use crate::codegen::{Constants, DirectSlots, JoinShape, PayloadForm, Slots, WordSlots};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::{Lane, Strides};
 use crate::exec::metrics::PipelineMetrics;

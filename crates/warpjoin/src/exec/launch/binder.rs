@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Arg, Buffer, CancelWord};
 
 use super::staging::StagedChunk;
 use super::target::{GroupTarget, Target};
-use crate::codegen::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 use crate::exec::relation::{IntermediateShard, JoinTable, Part, Relation, Source, TableColumns};
 use crate::runtime::lookup_copies::UploadedColumn;
 

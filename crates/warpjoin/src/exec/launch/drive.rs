@@ -3,6 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+use warpjoin_codegen::{Binding, GeneratedPipeline};
 use warpjoin_columns::{Error, Result};
 use warpjoin_device::{DeviceKind, span};
 use warpjoin_kernels::common::status;
@@ -11,7 +12,6 @@ use warpjoin_plan::options::DeviceThreads;
 use super::lane::{Job, Lane, Work};
 use super::sink::{DeviceSink, Pushed};
 use crate::Cause;
-use crate::codegen::{Binding, GeneratedPipeline};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Flight, Query, Report, check_status};
 use crate::exec::relation::Relation;

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use warpjoin_codegen::GeneratedPipeline;
 use warpjoin_columns::Result;
 use warpjoin_device::{Buffer, CancelWord, Event, Kernel, Launch, ModuleSource, Stream, span};
 use warpjoin_kernels::KernelParams;
@@ -17,7 +18,6 @@ use super::staging::{HostPart, Staging, bits_of, parts_on_host, staged_rows};
 use super::target::Target;
 use super::tier::PipelineKernels;
 use crate::Session;
-use crate::codegen::GeneratedPipeline;
 use crate::exec::query::{Flight, Query, Report, read_report};
 use crate::exec::relation::{Relation, TableColumns};
 use crate::runtime::lookup_copies::UploadedColumn;

@@ -6,12 +6,12 @@
 use std::cell::LazyCell;
 use std::time::Instant;
 
+use warpjoin_codegen::{GeneratedPipeline, interpreters};
 use warpjoin_columns::{Error, Result};
 use warpjoin_device::{DeviceKind, Kernel, ModuleSource};
 use warpjoin_plan::options::CodeTier;
 
 use super::interpreted::can_interpret;
-use crate::codegen::{GeneratedPipeline, interpreters};
 use crate::exec::query::Query;
 use crate::exec::relation::Relation;
 

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{
+    GeneratedPipeline, PASS_MULTIPLE, PartitionStage, RowShape, RowSpec, Sink, SinkShape, Step, partition_module,
+    pass_entry,
+};
 use warpjoin_columns::devices::place_of;
 use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::{Buffer, Cause, Kernel, Launch, MemoryPlace, Ptr, Stream};
@@ -12,10 +16,6 @@ use warpjoin_kernels::partition::{
 use warpjoin_kernels::{padded, partition};
 
 use super::row_words::{RowWords, WordColumn};
-use crate::codegen::{
-    GeneratedPipeline, PASS_MULTIPLE, PartitionStage, RowShape, RowSpec, Sink, SinkShape, Step, partition_module,
-    pass_entry,
-};
 use crate::exec::launch::{Job, Lane, PartitionTarget, Target, TileLaunch, partition_launch};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Pending, PendingDevice, Query, check_status};

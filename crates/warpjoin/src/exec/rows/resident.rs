@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use warpjoin_codegen::Constants;
 use warpjoin_columns::column::{ColumnStatistics, ColumnType};
 use warpjoin_columns::table::{Shard, ShardColumn, Table};
 use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, Ptr};
 use warpjoin_kernels::common::{PackValidityParams, control};
 
-use crate::codegen::Constants;
 use crate::exec::launch::Strides;
 use crate::exec::query::{Query, read_report};
 use crate::exec::relation::{Intermediate, Relation};

@@ -1,10 +1,10 @@
 //! Shares rows between several pipelines, or with another plan.
 
+use warpjoin_codegen::Step;
 use warpjoin_columns::Result;
 use warpjoin_plan::plan::Share;
 use warpjoin_plan::plan::physical::Found;
 
-use crate::codegen::Step;
 use crate::exec::query::Query;
 use crate::exec::relation::{Relation, Source};
 impl Query<'_> {

@@ -1,5 +1,6 @@
 //! Launches of the kernels that find an order: `sort.cu` and `top_k.cu`.
 
+use warpjoin_codegen::Constants;
 use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, Launch, ModuleSource, Ptr, Stream};
 use warpjoin_kernels::common::BLOCK_SUMS;
@@ -10,7 +11,6 @@ use warpjoin_kernels::sort::{
     top_k_state,
 };
 
-use crate::codegen::Constants;
 use crate::exec::entry_kernels::{EntryKernels, EntryLaunches};
 use crate::exec::launch::Strides;
 use crate::exec::query::Query;

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{Sink, SinkShape, SortShape};
 use warpjoin_columns::column::ColumnType;
 use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::{Buffer, Event, Stream};
@@ -17,7 +18,6 @@ use warpjoin_plan::plan::ordered::OutputRange;
 
 use super::kernels::{KeyWord, Moved, SortKernels, SortLaunches, SortStep, TopK};
 use super::ranges::ByRanges;
-use crate::codegen::{Sink, SinkShape, SortShape};
 use crate::exec::exchange::Owners;
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Pending, PendingDevice, Query};

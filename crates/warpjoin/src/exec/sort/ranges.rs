@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use warpjoin_codegen::SortShape;
 use warpjoin_columns::Result;
 use warpjoin_columns::column::ColumnType;
 use warpjoin_columns::devices::{ColumnBytes, Outbound, SpilledColumns};
@@ -14,7 +15,6 @@ use warpjoin_device::{Buffer, Cause, Stream};
 use warpjoin_plan::options::MemoryUse;
 
 use super::order::sample_words;
-use crate::codegen::SortShape;
 use crate::exec::exchange::{SplitKernels, split_by_ranges};
 use crate::exec::launch::{Lane, share_of};
 use crate::exec::metrics::PipelineMetrics;

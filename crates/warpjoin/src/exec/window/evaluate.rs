@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use warpjoin_codegen::{Sink, SinkShape, SortShape, Step, WindowKeys};
 use warpjoin_columns::column::{ColumnType, Domain};
 use warpjoin_columns::expr::{Expr, ExprKind};
 use warpjoin_columns::{Error, Reason, Result};
@@ -21,7 +22,6 @@ use super::calls::{Made, Raw, is_extreme};
 use super::fold::{ScanOp, Segments};
 use super::frames::{RangeKey, Tree, is_range};
 use super::kernels::{Bounds, Fold, FrameOf, MaskedWord, Values, WindowLaunches, compile_window};
-use crate::codegen::{Sink, SinkShape, SortShape, Step, WindowKeys};
 use crate::exec::entry_kernels::{EntryKernels, EntryLaunches};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};

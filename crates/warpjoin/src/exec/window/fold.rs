@@ -1,14 +1,13 @@
 //! Aggregates over frames: which operation folds the values, which scans it needs, and how results are stored.
 
 use arrow::datatypes::DataType;
+use warpjoin_codegen::{Kind, Range, range_of_type};
 use warpjoin_columns::column::{ColumnType, Domain};
 use warpjoin_columns::expr::{Expr, ExprKind, Scalar};
 use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_kernels::window::window_kind as kind;
 use warpjoin_plan::plan::{AggregateCall, AggregateFunction, Fold, State};
 use warpjoin_plan::window::{Frame, FrameBound};
-
-use crate::codegen::{Kind, Range, range_of_type};
 
 /// Maximum rows of a stretch: no device has more rows.
 const PERIOD_MAX: u64 = u32::MAX as u64;

@@ -2,6 +2,7 @@
 //! trees that fold frames of any length.
 
 use arrow::datatypes::{DataType, TimeUnit};
+use warpjoin_codegen::{Range, range_of_type};
 use warpjoin_columns::column::{ColumnType, Domain};
 use warpjoin_columns::{Reason, Result};
 use warpjoin_device::{Buffer, Ptr};
@@ -11,7 +12,6 @@ use warpjoin_plan::window::{Distance, Frame, FrameBound};
 
 use super::fold::ScanOp;
 use super::kernels::{Bounds, FrameOf, Values, WindowLaunches};
-use crate::codegen::{Range, range_of_type};
 
 /// Maximum distance: added to a value of at most 2^126, it does not overflow 128 bits.
 const UNITS_MAX: i128 = 10i128.pow(38);

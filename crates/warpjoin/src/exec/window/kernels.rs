@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use warpjoin_codegen::Constants;
 use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, DeviceKind, Launch, ModuleSource, Ptr};
 use warpjoin_kernels::KernelFile;
@@ -14,7 +15,6 @@ use warpjoin_kernels::{KernelParams, padded};
 use warpjoin_plan::window::{Frame, FrameBound};
 
 use super::fold::{ScanOp, Segments};
-use crate::codegen::Constants;
 use crate::exec::entry_kernels::{EntryKernels, EntryLaunches};
 use crate::exec::launch::Strides;
 use crate::exec::query::Query;
@@ -335,8 +335,9 @@ fn offset(rows: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use warpjoin_codegen::prebuilt_modules;
+
     use super::*;
-    use crate::codegen::prebuilt_modules;
 
     #[test]
     fn kernels_of_one_entry_are_prebuilt() {
