@@ -47,11 +47,13 @@ pub enum Error {
 
 impl Error {
     /// Shorthand for [`Error::Internal`].
+    #[doc(hidden)]
     pub fn internal(message: impl Into<String>) -> Self {
         Self::Internal(message.into())
     }
 
     /// Shorthand for [`Error::KernelBound`].
+    #[doc(hidden)]
     pub fn kernel_bound(message: impl Into<String>) -> Self {
         Self::KernelBound(message.into())
     }

@@ -3,6 +3,7 @@
 //! Typed with Arrow types and DataFusion's rules: the planner above has coerced both sides of every
 //! operator, so that nothing is converted implicitly here. Must not know how code is generated.
 
+#[allow(missing_docs, reason = "internal to warpjoin")]
 pub mod build;
 mod display;
 mod moment;
@@ -277,6 +278,7 @@ type HostFunctionRef = Arc<dyn HostFunction>;
 
 impl Expr {
     /// Adds the conditions that this one is the conjunction of.
+    #[doc(hidden)]
     pub fn add_conjuncts<'a>(&'a self, into: &mut Vec<&'a Expr>) {
         match &self.kind {
             ExprKind::And(left, right) => {
@@ -317,12 +319,14 @@ impl Expr {
 
     /// The expression with its columns and constants replaced by `of_leaf`; called for each constant of a list.
     #[must_use]
+    #[doc(hidden)]
     pub fn rebuilt(&self, of_leaf: &dyn Fn(Leaf<'_>) -> ExprKind) -> Self {
         self.rebuilt_with(of_leaf, &Arc::clone)
     }
 
     /// The expression with the values that its parameters have now.
     #[must_use]
+    #[doc(hidden)]
     pub fn bound(&self) -> Self {
         let of_leaf = |leaf: Leaf<'_>| match leaf {
             Leaf::Column(position) => ExprKind::Column(position),

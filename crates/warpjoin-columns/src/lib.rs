@@ -3,8 +3,6 @@
 //! Owns the error type, layouts and dictionaries of columns, the devices of a session, expressions and when two are the same,
 //! and tables. Must not know plans, generated code, or how queries run.
 
-#![allow(missing_docs, reason = "what only the other crates of warpjoin use need not be documented")]
-
 pub mod column;
 pub mod devices;
 mod error;

@@ -30,6 +30,7 @@ pub enum StringTest {
 
 impl StringTest {
     /// The elementary tests that it combines.
+    #[doc(hidden)]
     pub fn leaves(&self) -> Vec<&StringTest> {
         match self {
             Self::Like { .. } | Self::Compare(..) => vec![self],
@@ -39,6 +40,7 @@ impl StringTest {
     }
 
     /// Whether devices can evaluate the test. Tests that ignore case need ASCII strings; others run on the host.
+    #[doc(hidden)]
     pub fn fits(&self, is_ascii: &dyn Fn() -> bool) -> bool {
         self.leaves().into_iter().all(|leaf| match leaf {
             Self::Like { pattern, ignores_case } => !ignores_case || (pattern.is_ascii() && is_ascii()),
@@ -71,6 +73,7 @@ pub struct TestProgram {
     /// Bytes, and the two elements below.
     pub elements: Vec<u16>,
     kind: Kind,
+    /// Whether ASCII letters of both cases are the same.
     pub folds_case: bool,
     /// Bit 0: less, bit 1: equal, bit 2: greater.
     pub accepts: u64,

@@ -3,8 +3,7 @@
 //! Owns plan nodes, aggregates, window calls, the cut of a plan into pipelines, and the optimizer. Must not know generated code,
 //! or how queries run.
 
-#![allow(missing_docs, reason = "what only the other crates of warpjoin use need not be documented")]
-
+#[allow(missing_docs, reason = "internal to warpjoin")]
 pub mod optimize;
 pub mod options;
 pub mod plan;

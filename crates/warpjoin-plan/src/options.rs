@@ -240,6 +240,7 @@ impl RuntimeFilters {
     }
 
     /// The form that was asked for.
+    #[doc(hidden)]
     pub fn form(self) -> Option<FilterForm> {
         match self {
             Self::AlwaysBy(form) => Some(form),
@@ -255,6 +256,7 @@ impl ExecOptions {
     }
 
     /// The same query with [`MemoryUse::Least`].
+    #[doc(hidden)]
     pub fn with_least_memory(&self) -> Self {
         Self {
             memory_use: MemoryUse::Least,
@@ -265,6 +267,7 @@ impl ExecOptions {
     }
 
     /// Fails once the query was cancelled.
+    #[doc(hidden)]
     pub fn check_cancelled(&self) -> Result<()> {
         if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }

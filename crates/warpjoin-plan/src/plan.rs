@@ -5,12 +5,16 @@
 
 mod aggregate;
 mod bound;
+#[allow(missing_docs, reason = "internal to warpjoin")]
 pub mod bounds;
 pub mod build;
 pub mod identity;
+#[allow(missing_docs, reason = "internal to warpjoin")]
 pub mod join;
 mod marks;
+#[allow(missing_docs, reason = "internal to warpjoin")]
 pub mod ordered;
+#[allow(missing_docs, reason = "internal to warpjoin")]
 pub mod physical;
 pub mod rewrite;
 mod trace;
@@ -47,6 +51,7 @@ pub struct Plan {
 pub struct InputTables<'a>(pub(crate) &'a [Arc<Table>]);
 
 impl<'a> InputTables<'a> {
+    /// The table of an input, if it is known.
     pub fn get(self, index: usize) -> Option<&'a Arc<Table>> {
         self.0.get(index)
     }
@@ -246,6 +251,7 @@ pub struct SharedRowsId(u64);
 
 impl SharedRowsId {
     /// One that no other plan of this process has.
+    #[doc(hidden)]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -430,6 +436,7 @@ impl Plan {
     }
 
     /// Replaces the plan by what `with` makes of it.
+    #[doc(hidden)]
     pub fn replace(&mut self, with: impl FnOnce(Plan) -> Plan) {
         let Ok(()) = self.try_replace::<Infallible>(|plan| Ok(with(plan)));
     }

@@ -107,6 +107,7 @@ impl Frame {
     pub const PARTITION: Self = Self { start: FrameBound::Partition, end: FrameBound::Partition };
 
     /// Number of rows of a frame that the partition does not cut off; `None` if that number is not fixed.
+    #[doc(hidden)]
     pub fn rows(self) -> Option<u64> {
         match (self.start, self.end) {
             (FrameBound::Rows(start), FrameBound::Rows(end)) => {
@@ -120,6 +121,7 @@ impl Frame {
 
 impl FrameBound {
     /// Whether it is a RANGE bound.
+    #[doc(hidden)]
     pub fn is_range(self) -> bool {
         matches!(self, Self::Range { .. })
     }
@@ -128,6 +130,7 @@ impl FrameBound {
 impl WindowCall {
     /// The call with its expressions replaced by `with`.
     #[must_use]
+    #[doc(hidden)]
     pub fn map(&self, with: &mut dyn FnMut(&Expr) -> Expr) -> Self {
         let (argument, default) = (self.argument.as_ref().map(&mut *with), self.default.as_ref().map(&mut *with));
         Self { argument, default, ..self.clone() }

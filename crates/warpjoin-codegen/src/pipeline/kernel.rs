@@ -78,7 +78,7 @@ impl GeneratedPipeline {
 pub enum Grid {
     /// A row a thread, grid stride.
     Tiles { block_threads: u32, shared_bytes: u32 },
-    /// [`super::batch::ITEMS`] rows a thread, grid stride, [`BATCH_BLOCKS`] blocks a multiprocessor.
+    /// `batch::ITEMS` rows a thread, grid stride, [`BATCH_BLOCKS`] blocks a multiprocessor.
     Batches { block_threads: u32, shared_bytes: u32 },
     /// [`warpjoin_kernels::partition::PARTITION_ITEMS`] rows a thread, grid stride, a counter a partition.
     Count,

@@ -83,6 +83,7 @@ impl Dictionary {
     }
 
     /// Makes the values for so many rows that are about to be taken, by several threads maybe.
+    #[doc(hidden)]
     pub fn prepare(&self, rows: usize) {
         if !self.are_few(rows) {
             self.values();
@@ -93,6 +94,7 @@ impl Dictionary {
     ///
     /// # Errors
     /// When a code is no position of a value.
+    #[doc(hidden)]
     pub fn take(&self, codes: &UInt32Array) -> Result<ArrayRef> {
         if !self.are_few(codes.len()) {
             return Ok(take(self.values(), codes, None)?);
@@ -116,6 +118,7 @@ impl Dictionary {
     }
 
     /// The type of the values.
+    #[doc(hidden)]
     pub fn value_type(&self) -> &DataType {
         &self.value_type
     }
@@ -126,18 +129,21 @@ impl Dictionary {
     }
 
     /// Whether all values are ASCII.
+    #[doc(hidden)]
     pub fn is_ascii(&self) -> bool {
         let all = || (0..self.len() as u32).into_par_iter().all(|code| self.bytes(code).is_none_or(<[u8]>::is_ascii));
         *self.is_ascii.get_or_init(all)
     }
 
     /// The `T` that was attached last.
+    #[doc(hidden)]
     pub fn attached<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         let attachments = self.attachments.lock().unwrap_or_else(PoisonError::into_inner);
         attachments.get(&TypeId::of::<T>())?.clone().downcast().ok()
     }
 
     /// The same; a default one is attached where there is none.
+    #[doc(hidden)]
     pub fn attached_or_default<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
         let mut attachments = self.attachments.lock().unwrap_or_else(PoisonError::into_inner);
         let attached = attachments.entry(TypeId::of::<T>()).or_insert_with(|| Arc::<T>::default());
@@ -150,6 +156,7 @@ impl Dictionary {
     }
 
     /// Takes the attached `T`, unless somebody else holds it.
+    #[doc(hidden)]
     pub fn detach_unused<T: Any + Send + Sync>(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         let mut attachments = self.attachments.lock().unwrap_or_else(PoisonError::into_inner);
         let is_unused = |thing: &Arc<dyn Any + Send + Sync>| Arc::strong_count(thing) == 1;
@@ -169,6 +176,7 @@ impl Dictionary {
     }
 
     /// Visits the bytes of some values, each with its place among them; `None` when `visit` gives that, or there are not as many.
+    #[doc(hidden)]
     pub fn visit(&self, codes: Range<usize>, visit: &mut impl FnMut(usize, &[u8]) -> Option<()>) -> Option<()> {
         if codes.end > self.len() {
             return None;
@@ -242,6 +250,7 @@ impl Dictionary {
     ///
     /// # Errors
     /// When there are too many bytes of them.
+    #[doc(hidden)]
     pub fn sorted(self: &Arc<Self>) -> Result<Arc<Dictionary>> {
         if self.sorted {
             return Ok(Arc::clone(self));
@@ -256,6 +265,7 @@ impl Dictionary {
     }
 
     /// Whether `other` has the same values in their order, as [`Self::sorted`] has made it.
+    #[doc(hidden)]
     pub fn is_sorted_by(&self, other: &Weak<Dictionary>) -> bool {
         self.twin.get().is_some_and(|twin| other.as_ptr() == Arc::as_ptr(&twin.sorted))
     }
@@ -264,6 +274,7 @@ impl Dictionary {
     ///
     /// # Errors
     /// When there are none, or too many distinct values.
+    #[doc(hidden)]
     pub fn union(parts: &[&Arc<Dictionary>]) -> Result<Dictionary> {
         let first = parts.first().ok_or_else(|| Error::internal("a union of no dictionaries"))?;
         let seed = Seed::default();
@@ -287,6 +298,7 @@ impl Dictionary {
     ///
     /// # Errors
     /// When the type is none of strings.
+    #[doc(hidden)]
     pub fn of_values(value_type: &DataType, value: Option<&[u8]>) -> Result<Dictionary> {
         if !types::is_string(value_type) {
             return Err(Reason::Type(value_type.clone()).into());
@@ -327,6 +339,7 @@ impl Dictionary {
     ///
     /// # Errors
     /// When they are no values of the type, or too many bytes.
+    #[doc(hidden)]
     pub fn of_distinct(mut lists: Vec<(Vec<u8>, Vec<i64>)>, value_type: &DataType) -> Result<(Dictionary, FinalCodes)> {
         if lists.len() > 1 {
             // One seed, or equal strings would not meet.

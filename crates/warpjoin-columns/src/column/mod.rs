@@ -16,6 +16,7 @@ mod dictionary;
 mod encode;
 mod numbers;
 mod order;
+#[allow(missing_docs, reason = "internal to warpjoin")]
 mod range;
 mod strings;
 mod tasks;

@@ -22,6 +22,7 @@ pub struct ColumnType {
 
 impl ColumnType {
     /// Whether columns of both types hold their values alike, so that their rows can stand behind each other.
+    #[doc(hidden)]
     pub fn is_stored_as(&self, other: &Self) -> bool {
         let address = |column: &Self| column.dictionary.as_ref().map(Arc::as_ptr);
         self.data_type == other.data_type
@@ -129,6 +130,7 @@ pub fn holds_strings(data_type: &DataType) -> bool {
 
 /// The number type in which Arrow keeps the values of a primitive type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "internal to warpjoin")]
 pub enum Physical {
     I8,
     I16,

@@ -22,6 +22,7 @@ impl MemoryBudget {
     pub const OF_DEVICES: Self = Self { device_bytes: u64::MAX, host_bytes: u64::MAX };
 
     /// The same stream; its allocations stay within this budget.
+    #[doc(hidden)]
     pub fn of_stream(self, stream: Stream) -> Stream {
         stream.within(self.device_bytes).within_host(self.host_bytes)
     }

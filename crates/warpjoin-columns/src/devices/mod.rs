@@ -4,13 +4,17 @@
 //! Must not know columns, tables or plans.
 
 mod budget;
+#[allow(missing_docs, reason = "internal to warpjoin")]
 pub mod compiler;
+#[allow(missing_docs, reason = "internal to warpjoin")]
 mod copies;
 pub mod dictionaries;
+#[allow(missing_docs, reason = "internal to warpjoin")]
 pub mod scheduler;
 mod set;
 mod spill;
 mod threads;
+#[allow(missing_docs, reason = "internal to warpjoin")]
 pub mod waits;
 
 pub use budget::MemoryBudget;

@@ -1,7 +1,7 @@
 //! Launch permits: which of the concurrent queries launches next on the devices of a session.
 //!
 //! A query takes a permit when it launches a kernel, and returns it when it has waited for everything that it launched:
-//! at the end of each pipeline, and inside pipelines where the host reads results. A session has [`PERMITS_DEFAULT`]
+//! at the end of each pipeline, and inside pipelines where the host reads results. A session has `PERMITS_DEFAULT`
 //! permits. Among waiting queries, the one with the least attained service is next, so that short queries do not wait
 //! until long ones have ended. A new query starts with the average service of the open queries, so that no query waits
 //! forever. Must not know what is launched.

@@ -49,6 +49,7 @@ impl DeviceSet {
     ///
     /// # Errors
     /// When there is no device, they are of different kinds, or opening access fails.
+    #[doc(hidden)]
     pub fn new(devices: Vec<Device>) -> Result<Arc<Self>> {
         if devices.is_empty() || devices.len() > DEVICES_MAX {
             let asked = devices.len();
@@ -91,12 +92,14 @@ impl DeviceSet {
     }
 
     /// Counts a query that runs on it.
+    #[doc(hidden)]
     pub fn enter(self: &Arc<Self>) -> Running {
         self.running.fetch_add(1, Ordering::Relaxed);
         Running(Arc::clone(self))
     }
 
     /// Queries that run on it.
+    #[doc(hidden)]
     pub fn running(&self) -> usize {
         self.running.load(Ordering::Relaxed)
     }
@@ -105,6 +108,7 @@ impl DeviceSet {
     ///
     /// # Errors
     /// When there is no such device, or it has no more streams.
+    #[doc(hidden)]
     pub fn member(self: &Arc<Self>, device: usize) -> Result<Arc<Self>> {
         let Some(member) = self.members.get(device) else {
             return match (device, self.devices.len()) {
@@ -120,6 +124,7 @@ impl DeviceSet {
     }
 
     /// The device of which `other` is the set.
+    #[doc(hidden)]
     pub fn device_of_member(&self, other: &Arc<Self>) -> Option<usize> {
         self.members.iter().position(|member| member.get().is_some_and(|member| Arc::ptr_eq(member, other)))
     }
@@ -141,11 +146,13 @@ impl DeviceSet {
     }
 
     /// L2 bytes of the device with the smallest L2.
+    #[doc(hidden)]
     pub fn l2_bytes(&self) -> f64 {
         self.devices.iter().map(|device| device.info().l2_bytes).min().unwrap_or(0).max(1) as f64
     }
 
     /// Streams for loading tables, one a device.
+    #[doc(hidden)]
     pub fn load_streams(&self) -> &[Stream] {
         &self.load_streams
     }
@@ -154,31 +161,37 @@ impl DeviceSet {
     ///
     /// # Errors
     /// When a device has no more streams.
+    #[doc(hidden)]
     pub fn decode_streams(&self) -> Result<Vec<Stream>> {
         self.decode_streams.next(&self.devices)
     }
 
     /// Dictionaries that tables have.
+    #[doc(hidden)]
     pub fn dictionaries(&self) -> &DictionaryOwners {
         &self.dictionaries
     }
 
     /// The background compiler.
+    #[doc(hidden)]
     pub fn compiler(&self) -> &Compiler {
         &self.compiler
     }
 
     /// Runs work for several of its devices, each piece on a thread of its own.
+    #[doc(hidden)]
     pub fn run_on_threads<T: Send>(&self, work: Vec<impl FnOnce() -> T + Send>) -> Vec<T> {
         self.threads.run(work, self.devices.len())
     }
 
     /// Decides which query launches next.
+    #[doc(hidden)]
     pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.scheduler
     }
 
     /// Fresh streams for one query, one a device.
+    #[doc(hidden)]
     pub fn query_streams(&self, budget: MemoryBudget, permits: &LaunchPermits) -> Result<Vec<Stream>> {
         let stream = |(number, device): (usize, &Device)| {
             Ok(budget.of_stream(device.create_stream()?).paced(permits.pacer(number)))

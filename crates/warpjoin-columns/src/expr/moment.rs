@@ -49,6 +49,7 @@ impl Moment {
     ];
 
     /// Its name in DataFusion.
+    #[doc(hidden)]
     pub fn name(self) -> &'static str {
         match self {
             Self::VariancePopulation => "var_pop",
@@ -75,11 +76,13 @@ impl Moment {
     }
 
     /// Whether it takes the squares of both arguments of a pair, beside their product.
+    #[doc(hidden)]
     pub fn takes_squares(self) -> bool {
         !matches!(self, Self::CovariancePopulation | Self::CovarianceSample | Self::RegressionSxy)
     }
 
     /// The power of ten by which to divide an integer result, for arguments of these scales.
+    #[doc(hidden)]
     pub fn scale(self, first: i32, second: i32) -> i32 {
         match self {
             Self::Correlation | Self::RegressionR2 => 0,
@@ -91,6 +94,7 @@ impl Moment {
     }
 
     /// Minimum number of values for a result that is not null.
+    #[doc(hidden)]
     pub fn values_min(self) -> u32 {
         match self {
             Self::VarianceSample | Self::DeviationSample | Self::CovarianceSample => 2,

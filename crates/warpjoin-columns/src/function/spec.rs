@@ -226,6 +226,7 @@ impl Function {
     ///
     /// # Errors
     /// The reason why not.
+    #[doc(hidden)]
     pub fn check(self, types: &[&DataType], to: &DataType) -> Result<(), Reason> {
         if self.takes(types, to) {
             return Ok(());

@@ -73,7 +73,7 @@ impl TableBuilder {
     }
 
     /// Places all rows on the first device if they take at most `bytes` there. The table then belongs to the
-    /// [`member`](crate::Session::member) of that device.
+    /// `Session::member` of that device.
     #[must_use]
     pub fn on_first_up_to(mut self, bytes: u64) -> Self {
         self.on_first_bytes_max = bytes;

@@ -41,6 +41,7 @@ impl Table {
     ///
     /// # Errors
     /// When a device fails.
+    #[doc(hidden)]
     pub fn bring_back(&self, columns: &[usize], budget: MemoryBudget) -> Result<()> {
         let Some(movable) = self.movable.get() else { return Ok(()) };
         if movable.left.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|left| left.elapsed() < STAYS) {

@@ -16,6 +16,7 @@ pub(super) struct KnownRanges(Mutex<HashMap<usize, Option<Ranges>>>);
 
 impl Table {
     /// The range of a sorted integer column on each device; `None` if the column is not sorted.
+    #[doc(hidden)]
     pub fn sorted_ranges(&self, column: usize) -> Option<Ranges> {
         let column_type = &self.column_types()[column];
         let is_integer = matches!(column_type.domain, Domain::Int { .. }) && column_type.dictionary.is_none();

@@ -47,6 +47,7 @@ impl Table {
     ///
     /// # Errors
     /// When there is no room, or a device fails.
+    #[doc(hidden)]
     pub fn replica(self: &Arc<Self>, devices: &Arc<DeviceSet>, budget: MemoryBudget) -> Result<Arc<Self>> {
         if Arc::ptr_eq(self.devices(), devices) {
             return Ok(Arc::clone(self));
@@ -66,6 +67,7 @@ impl Table {
     }
 
     /// Whether a device has room for copies of these tables, not counting those that it already has.
+    #[doc(hidden)]
     pub fn have_room_on(tables: &[Arc<Self>], devices: &Arc<DeviceSet>, budget: MemoryBudget) -> bool {
         let is_there =
             |table: &&Arc<Self>| table.replicas.locked().iter().any(|known| Arc::ptr_eq(&known.devices, devices));

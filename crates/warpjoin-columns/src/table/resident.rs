@@ -83,6 +83,7 @@ pub const BUFFER_ALIGNMENT_BYTES: u64 = 16;
 pub(super) const OFFSET_BYTES: usize = size_of::<u64>();
 impl Table {
     /// A table of shards as they are: its domains are bounds.
+    #[doc(hidden)]
     pub fn from_result(
         devices: Arc<DeviceSet>,
         schema: SchemaRef,
@@ -127,6 +128,7 @@ impl Table {
     ///
     /// # Errors
     /// When it lies on other devices.
+    #[doc(hidden)]
     pub fn on(self: &Arc<Self>, devices: &Arc<DeviceSet>) -> Result<Arc<Self>> {
         if Arc::ptr_eq(&self.devices, devices) {
             return Ok(Arc::clone(self));
@@ -254,6 +256,7 @@ impl Table {
 
     /// Marks an uploaded table: its domains are the smallest and largest values, and a sample of its rows stays on the
     /// host.
+    #[doc(hidden)]
     pub fn with_sample(mut self, sample: TableSample) -> Self {
         self.exact_bounds = true;
         self.sample = Some(sample);
@@ -287,11 +290,13 @@ impl Table {
     }
 
     /// Some rows on the host.
+    #[doc(hidden)]
     pub fn sample(&self) -> Option<&TableSample> {
         self.sample.as_ref()
     }
 
     /// Forgets what queries have measured on its sample.
+    #[doc(hidden)]
     pub fn forget_results(&self) {
         self.sample.iter().for_each(TableSample::forget_results);
     }
@@ -302,11 +307,13 @@ impl Table {
     }
 
     /// Rows on a device.
+    #[doc(hidden)]
     pub fn shard_rows(&self, device: usize) -> u64 {
         self.shards[device].rows
     }
 
     /// A column on a device as it lies now.
+    #[doc(hidden)]
     pub fn column(&self, device: usize, index: usize) -> ShardColumn {
         self.shards[device].columns[index].buffers()
     }
@@ -379,6 +386,7 @@ impl fmt::Debug for Table {
 
 impl ShardColumn {
     /// Whether both are the same buffers.
+    #[doc(hidden)]
     pub fn is_same(&self, other: &Self) -> bool {
         let buffers = |column: &Self| {
             [&column.values, &column.offsets, &column.validity].map(|buffer| buffer.as_ref().map(Arc::as_ptr))

@@ -87,12 +87,14 @@ impl Deref for JoinNode<'_> {
 
 impl JoinPlan {
     /// Columns of both sides that the join's output or residual reads, in order.
+    #[doc(hidden)]
     pub fn needed_columns(&self) -> Vec<usize> {
         let width = self.build.schema.fields().len() + self.probe.schema.fields().len();
         needed_columns(&self.output, self.residual.as_ref(), width)
     }
 
     /// Whether all keys are constants; see [`JoinSpec::is_nested`].
+    #[doc(hidden)]
     pub fn is_nested(&self) -> bool {
         is_nested(&self.on)
     }

@@ -7,6 +7,7 @@ use super::{FilterForm, Mark, Plan, PlanKind};
 
 impl Plan {
     /// The number under which a build side is shared.
+    #[doc(hidden)]
     pub fn shared_build(&self) -> Option<usize> {
         match self.kind {
             PlanKind::Marked { mark: Mark::SharedBuild(number), .. } => Some(number),

@@ -14,6 +14,7 @@ impl Plan {
     }
 
     /// Whether a column is unique in its table, or the only key of a group-by.
+    #[doc(hidden)]
     pub fn is_distinct(&self, column: usize, inputs: &[Arc<Table>]) -> bool {
         self.traces(inputs, column, true, &|table, column| table.statistics()[column].unique == Some(true))
     }

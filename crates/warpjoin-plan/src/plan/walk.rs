@@ -11,6 +11,7 @@ use super::{Plan, PlanKind};
 
 impl Plan {
     /// The tables that it scans, once for each scan.
+    #[doc(hidden)]
     pub fn tables(&self) -> Vec<Arc<Table>> {
         let mut tables = vec![];
         let mut plans = vec![self];
@@ -24,6 +25,7 @@ impl Plan {
     }
 
     /// The indices of its inputs, once for each node that reads them.
+    #[doc(hidden)]
     pub fn input_numbers(&self) -> Vec<usize> {
         let mut numbers = vec![];
         let mut plans = vec![self];
@@ -37,6 +39,7 @@ impl Plan {
     }
 
     /// The plan with its tables replaced by [`Table::on`] for all of these devices.
+    #[doc(hidden)]
     pub fn on(self, devices: &Arc<DeviceSet>) -> Result<Self> {
         self.try_rewritten(&mut |mut plan| {
             if let PlanKind::Scan { table, .. } = &mut plan.kind {
@@ -47,6 +50,7 @@ impl Plan {
     }
 
     /// Whether `is_it` holds for a node.
+    #[doc(hidden)]
     pub fn holds(&self, is_it: &dyn Fn(&Self) -> bool) -> bool {
         self.holds_but(&mut HashSet::new(), is_it)
     }

@@ -69,6 +69,7 @@ impl Plan {
     }
 
     /// The name of its first column, to identify it for a reader.
+    #[doc(hidden)]
     pub fn first_column(&self) -> String {
         match &self.kind {
             PlanKind::Scan { table, projection } => {

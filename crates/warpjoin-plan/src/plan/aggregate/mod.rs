@@ -1,6 +1,7 @@
 //! Aggregates of group-bys.
 
 mod spec;
+#[allow(missing_docs, reason = "internal to warpjoin")]
 mod states;
 
 use arrow::datatypes::DataType;
@@ -35,6 +36,7 @@ impl AggregateCall {
         Self { function, argument, second: None, is_distinct: false, order_by: vec![], filter: None, data_type }
     }
 
+    #[doc(hidden)]
     pub fn is_ordered(&self) -> bool {
         self.function.spec().way == Way::FirstRow
     }
@@ -54,6 +56,7 @@ impl AggregateCall {
     }
 
     /// Expressions over the input that it reads.
+    #[doc(hidden)]
     pub fn read(&self) -> impl Iterator<Item = &Expr> {
         let order = self.order_by.iter().map(|key| &key.expr);
         self.argument.iter().chain(&self.second).chain(&self.filter).chain(order)
@@ -61,6 +64,7 @@ impl AggregateCall {
 
     /// The call with the expressions that it reads replaced by `with`.
     #[must_use]
+    #[doc(hidden)]
     pub fn map(&self, with: &mut dyn FnMut(&Expr) -> Expr) -> Self {
         let order_by = self.order_by.iter().map(|key| SortKey { expr: with(&key.expr), ..*key }).collect();
         Self {

@@ -65,6 +65,7 @@ impl Fold {
 
 impl AggregateFunction {
     /// What it accumulates, if that is its result.
+    #[doc(hidden)]
     pub fn fold(self) -> Option<Fold> {
         match self {
             Self::Count => Some(Fold::Count),
@@ -82,6 +83,7 @@ impl AggregateFunction {
 impl AggregateCall {
     /// Calls `add` for each state that the call accumulates; `add` returns the state as an expression. Returns the
     /// call's result, an expression of the states. `None`: one pass of accumulation is not enough.
+    #[doc(hidden)]
     pub fn accumulate(&self, add: &mut dyn FnMut(State) -> Expr) -> Option<Expr> {
         let (function, data_type) = (self.function, self.data_type.clone());
         if let Some(fold) = function.fold() {

@@ -83,6 +83,7 @@ pub fn rows_bits(rows: u64) -> u32 {
 
 impl Plan {
     /// Bounds of the plan's rows; `inputs` are the known tables of its inputs.
+    #[doc(hidden)]
     pub fn bounds(&self, inputs: InputTables<'_>) -> Bounds {
         Bounding { inputs, known: HashMap::new() }.of(self)
     }
