@@ -1,4 +1,4 @@
-//! What it costs the host to generate pipelines: `cargo test -p warpjoin --lib generation_time -- --ignored --nocapture`.
+//! What it costs the host to generate pipelines: `cargo test -p warpjoin-codegen --lib generation_time -- --ignored --nocapture`.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -18,24 +18,15 @@ use super::{
 use crate::options::GroupByForm;
 use crate::window::{Frame, WindowCall, WindowFunction};
 
-identify_by_hash!(
-    AggregateFunction,
-    WindowFunction,
-    Frame,
-    JoinKind,
-    FilterForm,
-    SharedRowsId,
-    Fold,
-    Term,
-    GroupByForm
-);
+identify_by_hash!(AggregateFunction, WindowFunction, Frame, JoinKind, FilterForm, SharedRowsId);
+identify_by_hash!(Fold, Term, GroupByForm);
 
 identify_fields! {
     AggregateCall { function, argument, second, is_distinct, order_by, filter, data_type }
     WindowCall { function, argument, default, ignores_nulls, frame, data_type }
     GroupingSet { keys, id }
-    State { fold, argument, second, term, data_type }
     ReductionTest { form, has_bounds, rows, is_ordered, left }
+    State { fold, argument, second, term, data_type }
 }
 
 /// A plan node without its inputs. Names of columns don't count.
