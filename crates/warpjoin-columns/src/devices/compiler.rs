@@ -18,6 +18,7 @@ use warpjoin_device::{Device, ModuleSource};
 pub struct QueryId(u64);
 
 impl QueryId {
+    #[allow(clippy::new_without_default, reason = "each is another one")]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
