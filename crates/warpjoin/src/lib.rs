@@ -1,7 +1,8 @@
 //! Joins and group-bys on Arrow data, on one or several devices.
 //!
-//! Owns columns on devices, expressions, device plans, generated pipelines, hash tables, exchange,
-//! joins and group-bys, the decoding of Parquet, and the Arrow-native API over them. Must not know DataFusion, nor a driver.
+//! Owns how queries run, hash tables, exchange, joins and group-bys, the decoding of Parquet, and the Arrow-native API over them.
+//! Must not know DataFusion, nor a driver. Columns, plans and generated pipelines are in crates of their own, and what users need
+//! of them is exported here.
 
 pub mod exec;
 pub mod hash_table;
@@ -27,6 +28,8 @@ pub use warpjoin_plan::optimize::share_between;
 pub use warpjoin_plan::options::{CodeTier, DeviceThreads, ExecOptions, JoinForm};
 
 /// Columns: how Arrow arrays become narrow runs of bytes, and back.
+///
+/// Type, domain, layout and dictionary are facts of the whole column, never of a shard or a chunk.
 pub mod column {
     #[doc(inline)]
     pub use warpjoin_columns::column::{
@@ -36,6 +39,9 @@ pub mod column {
 }
 
 /// Expressions of the device plan.
+///
+/// Typed with Arrow types and DataFusion's rules: the planner has coerced both sides of every operator, so that nothing is
+/// converted implicitly here.
 pub mod expr {
     #[doc(inline)]
     pub use warpjoin_columns::expr::{
@@ -45,6 +51,9 @@ pub mod expr {
 }
 
 /// Scalar functions of the device plan.
+///
+/// Only functions whose results are the same bits on every device and on the CPU are here: integer arithmetic, and the
+/// operations that IEEE 754 rounds correctly.
 pub mod function {
     #[doc(inline)]
     pub use warpjoin_columns::function::{
@@ -53,6 +62,9 @@ pub mod function {
 }
 
 /// The device plan: a small relational algebra.
+///
+/// Built by the Arrow-native API and by the DataFusion rule, cut into pipelines and run by [`crate::exec`]. Columns are
+/// positions; names only label the output schema.
 pub mod plan {
     #[doc(inline)]
     pub use warpjoin_plan::plan::{
@@ -61,7 +73,7 @@ pub mod plan {
     };
 }
 
-/// Window calls: functions of a row and the rows of its partition.
+/// Window functions: values computed for each row from the rows of its partition.
 pub mod window {
     #[doc(inline)]
     pub use warpjoin_plan::window::{Distance, Frame, FrameBound, WindowCall, WindowFunction, WindowSpec, WindowWay};
