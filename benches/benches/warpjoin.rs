@@ -14,7 +14,7 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput};
 use warpjoin_benches::limits::Limits;
 use warpjoin_benches::report::{Report, Status};
-use warpjoin_benches::{Bench, Case, Line, Result, Sample, SetUp, lines};
+use warpjoin_benches::{Bench, Case, Error, Line, Result, Sample, SetUp, lines};
 
 /// Samples of a line: criterion's minimum.
 const SAMPLES: usize = 10;
@@ -113,7 +113,11 @@ fn bench_line(group: &mut BenchmarkGroup<'_, WallTime>, bench: &Bench, line: &Li
                     case.check()?;
                     bench.session().finish_compiling();
                 }
-                Ok(case)
+                match bench.session().compile_failures().pop() {
+                    // The line would measure an interpreted pipeline.
+                    Some(failure) => Err(Error::Unexpected(format!("a kernel did not compile: {failure}"))),
+                    None => Ok(case),
+                }
             }) {
                 Ok(case) => progress.case = Some(case),
                 Err(error) => progress.failure = Some(error.to_string()),
@@ -139,8 +143,9 @@ impl Progress<'_> {
         let Some(case) = self.case.as_mut().filter(|_| self.failure.is_none()) else { return NO_TIME };
         match case.run().and_then(|sample| case.check().map(|()| sample)) {
             Ok(sample) => {
+                let time = Duration::from_nanos(sample.device_ns).max(NO_TIME);
                 self.samples.push(sample);
-                Duration::from_nanos(sample.device_ns).max(NO_TIME)
+                time
             }
             Err(error) => {
                 self.failure = Some(error.to_string());

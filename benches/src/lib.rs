@@ -20,7 +20,9 @@ pub use bench::{Bench, Scale};
 pub use checksum::{ExpectedGroups, ExpectedJoin, GroupAggregate, checksum_of};
 pub use data::{ColumnSpec, Numbers, table};
 pub use error::{Error, Result};
-pub use line::{Axes, Case, Figure, Line, PlotPoint, Relative, Sample, SetUp, SetUpFunction, Unit, median};
+pub use line::{
+    Axes, Case, Figure, Line, PipelineTime, PlotPoint, Relative, Sample, SetUp, SetUpFunction, Unit, median,
+};
 pub use lines::kernel_modules;
 pub use shared::{Checksum, Numbering, Value};
 pub use work::{Access, AccessKind, Design, Work};

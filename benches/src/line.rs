@@ -41,12 +41,29 @@ pub struct Relative {
 }
 
 /// Device times of one run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Time from the start of the first piece of work to the end of the last.
     pub device_ns: u64,
     /// Time of the kernels.
     pub kernel_ns: u64,
+    /// The pipelines of an operator, in execution order.
+    pub pipelines: Vec<PipelineTime>,
+    /// Pipelines whose own kernels were not compiled.
+    pub interpreted: u64,
+    /// Bytes that went to host memory for lack of room on the device.
+    pub spilled_bytes: u64,
+}
+
+/// Kernel time of a pipeline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PipelineTime {
+    /// Source, steps and sink.
+    pub name: String,
+    /// Time of its kernels.
+    pub kernel_ns: u64,
+    /// Runs in vain, because a table or an output was too small.
+    pub retries: u64,
 }
 
 /// A line after set-up: its inputs are on the device. The first run compiles its kernels.

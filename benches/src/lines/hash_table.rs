@@ -256,7 +256,7 @@ impl Case for BuildCase<'_> {
         let map = HashTable::build(self.bench.session(), TableKind::Map, &self.input, 1, self.options.clone())?;
         let device_ns = map.last_device_ns();
         self.built = Some(map);
-        Ok(Sample { device_ns, kernel_ns: device_ns })
+        Ok(Sample { device_ns, kernel_ns: device_ns, ..Sample::default() })
     }
 
     fn check(&mut self) -> Result<()> {
@@ -284,7 +284,7 @@ impl Case for FindCase<'_> {
         let found = if self.in_order { self.map.find(&self.keys)? } else { self.map.probe(&self.keys)? };
         let device_ns = self.map.last_device_ns();
         let _ = self.found.set(found);
-        Ok(Sample { device_ns, kernel_ns: device_ns })
+        Ok(Sample { device_ns, kernel_ns: device_ns, ..Sample::default() })
     }
 
     fn check(&mut self) -> Result<()> {

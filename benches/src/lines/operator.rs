@@ -2,12 +2,12 @@
 //!
 //! Must not know which operator the plan has.
 
-use warpjoin::exec::{self, ExecOptions};
+use warpjoin::exec::{self, ExecOptions, PipelineMetrics};
 use warpjoin::plan::Plan;
 use warpjoin::{QueryMetrics, Table};
 
 use crate::checksum::poison;
-use crate::{Bench, Case, Checksum, Result, Sample, checksum_of};
+use crate::{Bench, Case, Checksum, PipelineTime, Result, Sample, checksum_of};
 
 /// A device plan, and the expected checksum of its output.
 pub(super) struct OperatorCase<'a> {
@@ -22,9 +22,21 @@ impl<'a> OperatorCase<'a> {
     pub(super) fn new(bench: &'a Bench, plan: Plan, options: ExecOptions, expected: Checksum) -> Self {
         Self { bench, plan, options, expected, last: None }
     }
+}
 
-    fn sample(metrics: &QueryMetrics) -> Sample {
-        Sample { device_ns: metrics.device_ns, kernel_ns: metrics.kernel_ns }
+/// The times of a run.
+pub(super) fn sample(metrics: &QueryMetrics) -> Sample {
+    let time = |pipeline: &PipelineMetrics| PipelineTime {
+        name: pipeline.name.clone(),
+        kernel_ns: pipeline.kernel_ns,
+        retries: pipeline.retries,
+    };
+    Sample {
+        device_ns: metrics.device_ns,
+        kernel_ns: metrics.kernel_ns,
+        pipelines: metrics.pipelines.iter().map(time).collect(),
+        interpreted: metrics.interpreted_kernels,
+        spilled_bytes: metrics.spilled_bytes,
     }
 }
 
@@ -32,7 +44,7 @@ impl Case for OperatorCase<'_> {
     fn run(&mut self) -> Result<Sample> {
         let (table, metrics) = exec::run_to_table(self.bench.session(), &self.plan, &[], &self.options)?;
         self.last = Some(table);
-        Ok(Self::sample(&metrics))
+        Ok(sample(&metrics))
     }
 
     fn check(&mut self) -> Result<()> {

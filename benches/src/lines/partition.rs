@@ -10,6 +10,7 @@ use warpjoin::exec::ExecOptions;
 use warpjoin::{PartitionedTable, kernel_definitions, partition_table};
 use warpjoin_device::{Arg, ModuleSource};
 
+use super::operator::sample;
 use super::rows_name;
 use crate::data::POISON;
 use crate::shared::{COLUMNS_MAX, module};
@@ -112,7 +113,7 @@ impl Case for PartitionCase<'_> {
         let (rows, metrics) =
             partition_table(self.bench.session(), &self.input, &[0], self.bits, &ExecOptions::default())?;
         self.last = Some(rows);
-        Ok(Sample { device_ns: metrics.device_ns, kernel_ns: metrics.kernel_ns })
+        Ok(sample(&metrics))
     }
 
     fn check(&mut self) -> Result<()> {

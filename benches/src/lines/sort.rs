@@ -9,6 +9,7 @@ use warpjoin::expr::Expr;
 use warpjoin::plan::{Plan, PlanKind, SortKey};
 use warpjoin_device::{Arg, ModuleSource};
 
+use super::operator::sample;
 use super::{count_name, rows_name};
 use crate::checksum::poison;
 use crate::shared::module;
@@ -124,7 +125,7 @@ impl Case for SortCase<'_> {
     fn run(&mut self) -> Result<Sample> {
         let (table, metrics) = exec::run_to_table(self.bench.session(), &self.plan, &[], &ExecOptions::default())?;
         self.last = Some(table);
-        Ok(Sample { device_ns: metrics.device_ns, kernel_ns: metrics.kernel_ns })
+        Ok(sample(&metrics))
     }
 
     fn check(&mut self) -> Result<()> {

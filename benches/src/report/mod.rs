@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::limits::Limits;
-use crate::{Bench, Design, Error, Figure, Line, PlotPoint, Relative, Result, Sample, Unit, median};
+use crate::{Bench, Design, Error, Figure, Line, PipelineTime, PlotPoint, Relative, Result, Sample, Unit, median};
 
 /// How a line ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -48,6 +48,13 @@ pub struct Entry {
     pub fastest_ms: f64,
     /// Median time of the kernels.
     pub kernel_ms: f64,
+    /// Pipelines of the last run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pipelines: Vec<PipelineTime>,
+    /// Pipelines of the last run whose own kernels were not compiled.
+    pub interpreted: u64,
+    /// Bytes that the last run sent to host memory for lack of room on the device.
+    pub spilled_bytes: u64,
     /// Number of rows of all inputs.
     pub rows: u64,
     /// Rows per second.
@@ -164,6 +171,7 @@ impl Entry {
         let samples = if status == Status::Right { samples } else { &[] };
         let device: Vec<u64> = samples.iter().map(|sample| sample.device_ns).collect();
         let kernels: Vec<u64> = samples.iter().map(|sample| sample.kernel_ns).collect();
+        let last = samples.last();
         let time_ns = median(&device) as f64;
         let per_s = |count: f64| if time_ns > 0.0 { count / (time_ns * 1e-9) } else { 0.0 };
         let (limit_design, limit_ns) =
@@ -178,6 +186,9 @@ impl Entry {
             time_ms: time_ns * 1e-6,
             fastest_ms: device.iter().min().copied().unwrap_or(0) as f64 * 1e-6,
             kernel_ms: median(&kernels) as f64 * 1e-6,
+            pipelines: last.map(|sample| sample.pipelines.clone()).unwrap_or_default(),
+            interpreted: last.map_or(0, |sample| sample.interpreted),
+            spilled_bytes: last.map_or(0, |sample| sample.spilled_bytes),
             rows: line.rows,
             rows_per_s: per_s(line.rows as f64),
             moved_bytes: line.moved_bytes,

@@ -39,7 +39,7 @@ fn line(unit: Unit, x: f64) -> Line {
 }
 
 fn samples(times_ns: &[u64]) -> Vec<Sample> {
-    times_ns.iter().map(|&device_ns| Sample { device_ns, kernel_ns: device_ns / 2 }).collect()
+    times_ns.iter().map(|&device_ns| Sample { device_ns, kernel_ns: device_ns / 2, ..Sample::default() }).collect()
 }
 
 #[test]

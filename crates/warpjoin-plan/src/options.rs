@@ -47,6 +47,9 @@ pub struct ExecOptions {
     /// Minimum build rows for deciding existence joins with an inequality by the extremes of each key. `None`: when row
     /// lists are estimated to be slower.
     pub extremes_rows_min: Option<u64>,
+    /// Minimum rows of a window for dropping rows that cannot be among the first of their partition, if only those are
+    /// needed. `None`: when few rows are estimated to be left.
+    pub ranked_rows_min: Option<u64>,
     /// Minimum rows of a table for listing the rows that its first tests leave. `None`: when few of many rows are left.
     pub compact_rows_min: Option<u64>,
     /// Minimum distinct strings of a column for LIKE and comparisons on the devices; `None`: 4096.
@@ -208,6 +211,7 @@ impl Default for ExecOptions {
             partition_rows: None,
             reduced_rows_min: None,
             extremes_rows_min: None,
+            ranked_rows_min: None,
             compact_rows_min: None,
             tested_strings_min: None,
             waste_bytes_max: None,

@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 
-use super::{CompareOp, Expr, ExprKind, Scalar};
+use super::{ArithmeticOp, CompareOp, Expr, ExprKind, Scalar};
 
 /// A list of expressions, each once.
 #[derive(Default)]
@@ -33,6 +33,18 @@ pub fn column_of(index: usize, expr: &Expr) -> Expr {
 
 pub fn zero(data_type: DataType) -> Expr {
     Expr::literal(Scalar::Int(0), data_type)
+}
+
+/// The value of an expression in another type.
+pub fn cast(expr: Expr, data_type: DataType) -> Expr {
+    let nullable = expr.nullable;
+    Expr { kind: ExprKind::Cast(Box::new(expr)), data_type, nullable }
+}
+
+/// Arithmetic of two values of the result's type.
+pub fn arithmetic(op: ArithmeticOp, left: Expr, right: Expr) -> Expr {
+    let (data_type, nullable) = (left.data_type.clone(), left.nullable || right.nullable);
+    Expr { kind: ExprKind::Arithmetic(op, Box::new(left), Box::new(right)), data_type, nullable }
 }
 
 pub fn is_null(expr: &Expr) -> Expr {

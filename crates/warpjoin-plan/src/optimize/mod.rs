@@ -18,6 +18,7 @@ mod filters;
 mod late;
 mod measure;
 mod order;
+mod ranks;
 mod reduce;
 mod safety;
 mod share;
@@ -80,6 +81,7 @@ pub fn optimize(
     if options.share_subplans {
         optimized = share::share_tables(optimized, inputs, &mut optimizer.notes);
     }
+    optimized = ranks::place(optimized, InputTables(inputs), options.ranked_rows_min, &mut optimizer.notes);
     optimized = rewrite_aggregates(optimized, InputTables(inputs))?;
     // Nothing behind this has to look through row numbers but what rewrites joins.
     let context = late::Context { inputs, devices, options, costs: optimizer.costs };

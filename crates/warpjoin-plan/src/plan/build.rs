@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use warpjoin_columns::expr::Expr;
-pub(crate) use warpjoin_columns::expr::build::where_not_null;
 use warpjoin_columns::expr::build::zero;
 pub use warpjoin_columns::expr::build::{ExprList, case, column_of, compare, is_null, not, or_zero};
+pub(crate) use warpjoin_columns::expr::build::{arithmetic, cast, where_not_null};
 
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, JoinPlan, Mark, Plan, PlanKind, RowsOf, Share, SortKey};
 

@@ -5,10 +5,11 @@
 //! have it are read again for the next word.
 
 use arrow::datatypes::DataType;
-use warpjoin_columns::expr::{ArithmeticOp, Expr, ExprKind, KeyPiece, OrderPart, Scalar};
+use warpjoin_columns::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
 use warpjoin_columns::identity::{Identity, Scope};
 use warpjoin_columns::{Error, Result};
 
+use super::order_words::words_of;
 use super::split::Part;
 use crate::plan::bounds::Bounds;
 use crate::plan::build::{ExprList, aggregate, column, columns, filter, is_null, join, not, numbered, project};
@@ -82,45 +83,6 @@ fn ordered_part(rows: &Plan, bounds: &Bounds, keys: usize, spec: Spec) -> Result
     }
     let (groups, _) = before.ok_or_else(|| Error::internal("an order without words"))?;
     Ok(values_of(rows, groups, (keys, number, number_bits), spec.calls, is_complete))
-}
-
-/// The words of an order: parts side by side, each in the word before it if there is room.
-fn words_of(order: &[SortKey], bounds: &Bounds) -> Vec<Vec<OrderPart>> {
-    let mut words: Vec<(u32, Vec<OrderPart>)> = vec![];
-    for key in order {
-        let least = bounds.of(&key.expr).range.map_or(0, |range| range.min);
-        for (piece, bits) in pieces_of(&key.expr, bounds) {
-            let part = OrderPart { key: key.clone(), piece, bits, least };
-            match words.last_mut() {
-                Some((taken, word)) if *taken + bits <= u64::BITS => {
-                    *taken += bits;
-                    word.push(part);
-                }
-                _ => words.push((bits, vec![part])),
-            }
-        }
-    }
-    words.into_iter().map(|(_, word)| word).collect()
-}
-
-/// The parts of a key, and the bits that each takes at most.
-fn pieces_of(key: &Expr, bounds: &Bounds) -> Vec<(KeyPiece, u32)> {
-    let known = bounds.of(key);
-    let bits = match (known.range, &key.data_type) {
-        (Some(range), _) => range.span_bits(),
-        (None, DataType::Float32) => u32::BITS,
-        (None, _) => u64::BITS,
-    };
-    let mut pieces = vec![];
-    if known.has_nulls {
-        pieces.push((KeyPiece::Null, 1));
-    }
-    match bits {
-        0 => {}
-        1..=u64::BITS => pieces.push((KeyPiece::Whole, bits)),
-        _ => pieces.extend([(KeyPiece::High, bits - u64::BITS), (KeyPiece::Low, u64::BITS)]),
-    }
-    pieces
 }
 
 /// The values of the rows whose numbers the groups' words end with.

@@ -6,6 +6,7 @@ mod distinct;
 mod first;
 mod joins;
 mod moments;
+mod order_words;
 mod quantiles;
 mod sets;
 mod split;
@@ -18,6 +19,7 @@ use super::build::aggregate;
 use super::{AggregateCall, InputTables, Plan, PlanKind};
 
 pub(crate) use joins::{rewrite_full_joins, rewrite_not_in};
+pub(crate) use order_words::words_of;
 pub use sets::{outputs, unique_keys};
 
 /// The plan with group-bys of group-bys in place of aggregates that need several. `inputs` are the tables of the plan's

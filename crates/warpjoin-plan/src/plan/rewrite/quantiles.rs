@@ -7,7 +7,7 @@ use warpjoin_columns::function::Function;
 
 use super::split::Part;
 use crate::plan::build::{
-    aggregate, case, column, columns, compare, filter, is_null, join, not, numbered, project, sort,
+    aggregate, arithmetic, case, cast, column, columns, compare, filter, is_null, join, not, numbered, project, sort,
 };
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, SortKey};
 
@@ -159,16 +159,6 @@ fn with_one_zero(key: &Expr) -> Expr {
         true => arithmetic(ArithmeticOp::Add, key.clone(), Expr::literal(Scalar::Float(0.0), key.data_type.clone())),
         false => key.clone(),
     }
-}
-
-fn arithmetic(op: ArithmeticOp, left: Expr, right: Expr) -> Expr {
-    let (data_type, nullable) = (left.data_type.clone(), left.nullable || right.nullable);
-    Expr { kind: ExprKind::Arithmetic(op, Box::new(left), Box::new(right)), data_type, nullable }
-}
-
-fn cast(expr: Expr, data_type: DataType) -> Expr {
-    let nullable = expr.nullable;
-    Expr { kind: ExprKind::Cast(Box::new(expr)), data_type, nullable }
 }
 
 fn int(value: i128) -> Expr {

@@ -7,6 +7,7 @@ mod joins;
 mod keys;
 mod numbers;
 mod ordered;
+mod ranked;
 mod sets;
 mod sorts;
 mod specs;
@@ -74,7 +75,9 @@ pub(crate) fn of_sorts() -> Vec<Edge> {
 
 /// Those of windows, or those whose name contains `WARPJOIN_EDGES`.
 pub(crate) fn of_windows() -> Vec<Edge> {
-    named(windows::edges())
+    let mut edges = windows::edges();
+    edges.extend(ranked::edges());
+    named(edges)
 }
 
 /// Settings that each case runs with.

@@ -17,12 +17,29 @@ use crate::common::value::V;
 pub(crate) fn settings() -> Vec<Settings> {
     let usual = Settings::default();
     vec![
-        Settings { keeps: true, strings: StringEncoding::UnorderedDictionary, ..usual.clone() },
-        Settings { sort_few_rows: Some(0), batch_rows: 100, first_capacity: Some(1), ..usual.clone() },
+        Settings {
+            keeps: true,
+            strings: StringEncoding::UnorderedDictionary,
+            ranked_rows_min: Some(0),
+            ..usual.clone()
+        },
+        Settings {
+            sort_few_rows: Some(0),
+            ranked_rows_min: Some(0),
+            batch_rows: 100,
+            first_capacity: Some(1),
+            ..usual.clone()
+        },
         Settings { sort_few_rows: Some(20), devices: 2, ..usual.clone() },
         Settings { sort_few_rows: Some(0), devices: 4, keeps: true, ..usual.clone() },
         Settings { materialization: Materialization::Late, first_capacity: Some(1), ..usual.clone() },
-        Settings { materialization: Materialization::Late, devices: 2, sort_few_rows: Some(0), ..usual.clone() },
+        Settings {
+            materialization: Materialization::Late,
+            ranked_rows_min: Some(0),
+            devices: 2,
+            sort_few_rows: Some(0),
+            ..usual.clone()
+        },
         Settings { devices: 3, distribution: Distribution::Exchange, first_capacity: Some(0), ..usual },
     ]
 }

@@ -63,7 +63,7 @@ fn frame(start: FrameBound, end: FrameBound) -> Frame {
     Frame { start, end }
 }
 
-fn place(function: WindowFunction) -> WindowCall {
+pub(super) fn place(function: WindowFunction) -> WindowCall {
     let data_type = match function {
         WindowFunction::PercentRank | WindowFunction::CumeDist => DataType::Float64,
         _ => DataType::UInt64,
@@ -71,7 +71,7 @@ fn place(function: WindowFunction) -> WindowCall {
     WindowCall { function, argument: None, default: None, ignores_nulls: false, frame: Frame::PARTITION, data_type }
 }
 
-fn value(function: WindowFunction, argument: Expr, frame: Frame) -> WindowCall {
+pub(super) fn value(function: WindowFunction, argument: Expr, frame: Frame) -> WindowCall {
     let data_type = argument.data_type.clone();
     WindowCall { function, argument: Some(argument), default: None, ignores_nulls: false, frame, data_type }
 }
