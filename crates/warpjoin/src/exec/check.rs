@@ -1,16 +1,17 @@
 //! Checks before execution whether devices support a plan.
 
 use arrow::datatypes::DataType;
-
-use crate::Reason;
-use crate::codegen::{IN_LIST_MAX, check_cast};
-use crate::column::check_type;
-use crate::column::holds_strings;
-use crate::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
-use crate::plan::{
+use warpjoin_codegen::{IN_LIST_MAX, check_cast};
+use warpjoin_columns::Reason;
+use warpjoin_columns::column::check_type;
+use warpjoin_columns::column::holds_strings;
+use warpjoin_columns::expr::{ArithmeticOp, Expr, ExprKind, Scalar};
+use warpjoin_plan::plan::{
     AggregateCall, AggregateFunction, GroupingSet, JoinKind, JoinPlan, Mark, Plan, PlanKind, Share, SortKey, Way,
 };
-use crate::window::WindowCall;
+use warpjoin_plan::window::WindowCall;
+
+use crate::exec::window::check_frame;
 
 /// Maximum nesting of a plan's operators and of an expression's operations. Deeper ones run on the CPU. All recursive
 /// functions over both fit a stack of 2 MiB in a debug build (`tests/deep_plans.rs`).
@@ -101,7 +102,7 @@ fn check_window_call(call: &WindowCall, order_by: &[SortKey]) -> Result<(), Reas
     let spec = call.function.spec();
     let declined = |what: &str| Err(Reason::Aggregate(format!("{}{what}", call.function)));
     if spec.reads_frame {
-        call.frame.check(order_by)?;
+        check_frame(call.frame, order_by)?;
     }
     for expr in call.argument.iter().chain(&call.default) {
         check_expr(expr)?;

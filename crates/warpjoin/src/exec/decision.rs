@@ -4,12 +4,13 @@
 //! the host after a pipeline, from data that it reads from the devices. This module has the last kind, with the text
 //! that EXPLAIN shows before and after a run.
 //!
-//! [`Optimized::notes`]: crate::optimize::Optimized
+//! [`Optimized::notes`]: warpjoin_plan::optimize::Optimized
 
 use std::fmt;
 
+use warpjoin_codegen::{FilterTest, MatchForm, Slots};
+
 use super::relation::PartitionChoice;
-use crate::codegen::{FilterTest, MatchForm, Slots};
 
 /// A decision and its outcome.
 #[derive(Debug, Clone, Copy, PartialEq)]

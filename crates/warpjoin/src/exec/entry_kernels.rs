@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, Kernel, Launch, ModuleSource, Stream};
 use warpjoin_kernels::KernelParams;
 
 use super::query::Query;
-use crate::{Error, Result};
 
 /// Kernels by the names of their entries.
 #[derive(Default)]

@@ -2,6 +2,9 @@
 //!
 //! The host waits only for row counts; events order the work of several devices.
 
+use warpjoin_codegen::Constants;
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, Event, Kernel, Launch, ModuleSource, Ptr, Stream, span};
 use warpjoin_kernels::common::DEVICES_MAX;
 use warpjoin_kernels::exchange::{
@@ -13,9 +16,6 @@ use super::metrics::PipelineMetrics;
 use super::query::{Pending, Query};
 use super::relation::{Intermediate, IntermediateShard, Relation};
 use super::rows::{allocate, row_bytes};
-use crate::codegen::Constants;
-use crate::column::ColumnType;
-use crate::{Error, Result};
 
 /// Maximum rows, and bytes of rows, that are gathered on one device: this is faster than an exchange.
 const FEW_ROWS: u64 = 1 << 17;

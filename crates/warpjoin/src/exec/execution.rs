@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_codegen;
+use warpjoin_columns::expr::{Expr, Scalar};
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::span;
+use warpjoin_plan::options::MemoryUse;
+use warpjoin_plan::plan::AggregateCall;
+use warpjoin_plan::plan::ordered::WindowNode;
+use warpjoin_plan::plan::physical::{self, PhysicalPlan, Pipeline, PipelineId, Sink, Step};
+use warpjoin_plan::window::WindowCall;
 
 use super::query::{Execution, Query};
 use super::relation::{Relation, Source};
-use crate::codegen;
-use crate::expr::{Expr, Scalar};
-use crate::options::MemoryUse;
-use crate::plan::AggregateCall;
-use crate::plan::ordered::WindowNode;
-use crate::plan::physical::{self, PhysicalPlan, Pipeline, PipelineId, Sink, Step};
-use crate::window::WindowCall;
-use crate::{Error, Result};
 
 /// Outputs of sinks, with the number of pipelines that have not read them yet.
 struct Outputs {
@@ -174,12 +174,12 @@ impl Query<'_> {
         outputs: &mut Outputs,
     ) -> Result<Relation> {
         match step {
-            Step::Filter(predicate) => relation.steps.push(codegen::Step::Filter(execution.bind(predicate)?)),
+            Step::Filter(predicate) => relation.steps.push(warpjoin_codegen::Step::Filter(execution.bind(predicate)?)),
             Step::Project(exprs) => {
                 relation.width = exprs.len();
-                relation.steps.push(codegen::Step::Project(execution.bind_all(exprs)?));
+                relation.steps.push(warpjoin_codegen::Step::Project(execution.bind_all(exprs)?));
             }
-            Step::Compact => relation.steps.push(codegen::Step::Compact),
+            Step::Compact => relation.steps.push(warpjoin_codegen::Step::Compact),
             Step::RowNumber => relation.append_row_number()?,
             Step::Number { schema } => self.append_number(&mut relation, schema),
             Step::Fetch { table, row, columns } => {
@@ -239,14 +239,16 @@ mod tests {
 
     use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
     use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef};
+    use warpjoin_columns::expr::{ArithmeticOp, CompareOp, ExprKind};
+    use warpjoin_columns::{Table, TableBuilder};
     use warpjoin_device::{SimOptions, open_simulated};
+    use warpjoin_plan::options::ExecOptions;
+    use warpjoin_plan::plan::physical::lower;
+    use warpjoin_plan::plan::{AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind, SortKey};
 
     use super::*;
+    use crate::Session;
     use crate::exec::Inputs;
-    use crate::expr::{ArithmeticOp, CompareOp, ExprKind};
-    use crate::plan::physical::lower;
-    use crate::plan::{AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind, SortKey};
-    use crate::{ExecOptions, Session, Table, TableBuilder};
 
     fn is_shared<T: Send + Sync>(_: &T) {}
 

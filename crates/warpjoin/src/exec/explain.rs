@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use warpjoin_plan::optimize::costs::prefers_partition;
+use warpjoin_plan::optimize::{Optimized, optimize};
+use warpjoin_plan::options::{ExecOptions, JoinForm};
+use warpjoin_plan::plan::join::JoinNode;
+use warpjoin_plan::plan::ordered::OutputRange;
+use warpjoin_plan::plan::physical::{Bindings, PhysicalPlan, Pipeline, Sink, Source, Step, TableNode, lower};
+use warpjoin_plan::plan::{JoinPlan, Mark, Plan, PlanKind};
+
 use super::decision::DecisionKind;
 use crate::Session;
-use crate::optimize::costs::prefers_partition;
-use crate::optimize::{Optimized, optimize};
-use crate::options::{ExecOptions, JoinForm};
-use crate::plan::join::JoinNode;
-use crate::plan::ordered::OutputRange;
-use crate::plan::physical::{Bindings, PhysicalPlan, Pipeline, Sink, Source, Step, TableNode, lower};
-use crate::plan::{JoinPlan, Mark, Plan, PlanKind};
 
 /// A plan in words.
 #[derive(Debug, Clone, Default)]

@@ -26,25 +26,27 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use warpjoin_codegen::RowSpec;
+use warpjoin_codegen::forget;
+use warpjoin_columns::{Error, Reason, Result, Table};
 use warpjoin_device::{Cause, Device};
+use warpjoin_plan::optimize::{Optimized, optimize};
+use warpjoin_plan::plan::Plan;
+use warpjoin_plan::plan::physical::lower;
 
-pub use crate::options::{
-    CodeTier, DeviceThreads, Distribution, ExecOptions, GroupByForm, JoinForm, JoinOrder, Materialization, MemoryUse,
-    RuntimeFilters,
-};
 pub use check::{check, check_node};
 pub use explain::{Explanation, explain};
 pub(crate) use launch::Strides;
 pub use metrics::{PipelineMetrics, QueryMetrics};
 pub use query::{Inputs, OptimizedPlan};
 pub use relation::SharedRows;
+#[doc(inline)]
+pub use warpjoin_plan::options::{
+    CodeTier, DeviceThreads, Distribution, ExecOptions, GroupByForm, JoinForm, JoinOrder, Materialization, MemoryUse,
+    RuntimeFilters,
+};
 
-use crate::codegen::RowSpec;
-use crate::codegen::forget;
-use crate::optimize::{Optimized, optimize};
-use crate::plan::Plan;
-use crate::plan::physical::lower;
-use crate::{Error, Reason, Result, Session, Table};
+use crate::Session;
 use place::Place;
 use query::{Execution, Query};
 use relation::{PartitionedRows, PassBits, Relation};

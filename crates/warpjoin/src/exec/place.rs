@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use warpjoin_columns::Result;
+use warpjoin_plan::options::ExecOptions;
+use warpjoin_plan::plan::Plan;
+
 use super::query::{Execution, Inputs};
-use crate::options::ExecOptions;
-use crate::plan::Plan;
-use crate::{Result, Session};
+use crate::Session;
 
 /// Where a query is planned: on the devices of its tables.
 pub(super) struct Place {
@@ -69,12 +71,12 @@ impl Place {
 mod tests {
     use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
     use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use warpjoin_columns::expr::{CompareOp, Expr, ExprKind, Scalar};
+    use warpjoin_columns::{Table, TableBuilder};
     use warpjoin_device::{SimOptions, open_simulated};
+    use warpjoin_plan::plan::{AggregateCall, AggregateFunction, PlanKind};
 
     use crate::exec::QueryMetrics;
-    use crate::expr::{CompareOp, Expr, ExprKind, Scalar};
-    use crate::plan::{AggregateCall, AggregateFunction, PlanKind};
-    use crate::{Table, TableBuilder};
 
     use super::*;
 

@@ -12,17 +12,18 @@ mod times;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use warpjoin_codegen::LookupColumn;
+use warpjoin_columns::devices::scheduler::LaunchPermits;
+use warpjoin_columns::devices::waits::Waits;
+use warpjoin_columns::{Error, Result, Table};
 use warpjoin_device::{Buffer, CancelWord, Device, Kernel, Launch, Stream};
 use warpjoin_kernels::KernelParams;
+use warpjoin_plan::options::ExecOptions;
 
 use super::metrics::QueryMetrics;
 use super::relation::{Joins, SharedRelations};
-use crate::codegen::LookupColumn;
-use crate::devices::scheduler::LaunchPermits;
-use crate::devices::waits::Waits;
-use crate::options::ExecOptions;
+use crate::Session;
 use crate::runtime::lookup_copies::UploadedColumn;
-use crate::{Error, Result, Session, Table};
 pub(super) use binding::Execution;
 use compile::Compilation;
 pub use inputs::{Inputs, OptimizedPlan};

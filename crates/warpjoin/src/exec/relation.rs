@@ -10,14 +10,13 @@ mod table_columns;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
+use warpjoin_columns::Table;
+use warpjoin_columns::column::{ColumnType, Domain};
+use warpjoin_columns::expr::{Expr, ExprKind};
 use warpjoin_device::Buffer;
+use warpjoin_plan::plan::bounds::rows_bits;
+use warpjoin_plan::plan::build::columns_of;
 
-use crate::Table;
-use crate::codegen::{GroupShape, JoinShape, MatchForm, SourceShape, Step, ValidityForm};
-use crate::column::{ColumnType, Domain};
-use crate::expr::{Expr, ExprKind};
-use crate::plan::bounds::rows_bits;
-use crate::plan::build::columns_of;
 pub(super) use matches::{Matches, bits_for, item_table, threads_of};
 pub(super) use partitioned::PartitionChoice;
 pub(crate) use partitioned::{PARTITION_BITS_MAX, PartitionedRows, PartitionedShard, PassBits, RowSlice};
@@ -26,6 +25,7 @@ pub(super) use shared::SharedRelations;
 pub use shared::SharedRows;
 pub(super) use shared_build::{BuildKeys, Joins, KeyRanges, SharedBuild, SharedBuildRows, SharedSource};
 pub(super) use table_columns::{Part, TableColumns};
+use warpjoin_codegen::{GroupShape, JoinShape, MatchForm, SourceShape, Step, ValidityForm};
 
 /// Maximum range of a column's bounds for each row at which a table indexed by the value is used for rows in its order.
 const SORTED_SPAN_MAX: u128 = 8;

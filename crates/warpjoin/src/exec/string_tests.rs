@@ -8,16 +8,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use warpjoin_codegen::{Constants, DictionaryTest};
+use warpjoin_columns::Result;
+use warpjoin_columns::column::Dictionary;
+use warpjoin_columns::devices::{CopyLane, alloc_in_order};
 use warpjoin_device::{Buffer, Launch, ModuleSource, Ptr};
 use warpjoin_kernels::common::BLOCK_THREADS;
 use warpjoin_kernels::string::{STAGE_BYTES, TILE, TestParams};
 
 use super::metrics::PipelineMetrics;
 use super::query::{Pending, Query};
-use crate::Result;
-use crate::codegen::{Constants, DictionaryTest};
-use crate::column::Dictionary;
-use crate::devices::{CopyLane, alloc_in_order};
 use crate::runtime::device_strings::{
     DeviceStrings, STRING_PADDING_BYTES, STRING_TILE_BYTES_MAX, StringShard, UsedStrings,
 };

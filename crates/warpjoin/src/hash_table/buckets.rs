@@ -1,5 +1,7 @@
 //! The buckets of a hash table on its device: how they are allocated, filled, probed and exported.
 
+use warpjoin_codegen::{BucketShape, FixedModule, SlotForm};
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, Kernel, Launch, Ptr};
 use warpjoin_kernels::common::RESERVATION_BYTES;
 use warpjoin_kernels::table::{
@@ -10,9 +12,7 @@ use warpjoin_kernels::{KernelParams, table};
 use super::device::{Report, TableDevice};
 use super::partitioned::PartitionedWords;
 use super::segments::Segments;
-use crate::codegen::{BucketShape, FixedModule, SlotForm};
 use crate::exec::partition::RowWords;
-use crate::{Error, Result};
 
 /// Bytes of the entry of key 0, which lies outside the slots.
 const SIDE_BYTES: u64 = 16;
@@ -93,7 +93,7 @@ impl Buckets {
     ) -> Result<Self> {
         let buckets = segments.buckets();
         if buckets > u64::from(u32::MAX) {
-            return Err(crate::Reason::Limit(format!("{buckets} buckets of a hash table")).into());
+            return Err(warpjoin_columns::Reason::Limit(format!("{buckets} buckets of a hash table")).into());
         }
         let passed_at = buckets * u64::from(shape.bytes);
         let side_at = (passed_at + buckets).next_multiple_of(16);

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use warpjoin_codegen::FixedModule;
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, DeviceInfo, Event, Kernel, Launch, Stream};
 use warpjoin_kernels::KernelParams;
 use warpjoin_kernels::common::{BLOCK_THREADS, control, status};
 
-use crate::codegen::FixedModule;
+use crate::Session;
 use crate::exec::Strides;
-use crate::{Error, Result, Session};
 
 /// Columns and words are padded with 0 to a multiple of this.
 const ALIGNMENT_BYTES: u64 = 16;

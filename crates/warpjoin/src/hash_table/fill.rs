@@ -1,14 +1,16 @@
 //! Insertion of rows into a hash table, one by one or by a segmented build, and rebuilding of the table.
 
+use warpjoin_codegen::SlotForm;
+use warpjoin_columns::{Error, Result, Table};
+use warpjoin_plan::optimize::costs::is_held;
+
 use super::buckets::{Buckets, Existing};
 use super::partitioned::ByHash;
 use super::segments::Segments;
+use super::slots::bucket_shape;
 use super::words::{PackMode, PackedRows};
 use super::{Parts, State, TableKind};
-use crate::codegen::{BucketShape, SlotForm};
 use crate::exec::partition::{RowWords, WordColumn};
-use crate::optimize::costs::is_held;
-use crate::{Error, Result, Table};
 
 /// Minimum rows for a segmented build of an empty table.
 const BUILD_ROWS_MIN: u64 = 1 << 16;
@@ -61,7 +63,7 @@ impl Parts<'_> {
         let l2_bytes = self.device.stream.device().info().l2_bytes;
         let is_cached = is_held(slots * f64::from(form.slot_bytes()), l2_bytes as f64);
         let shape =
-            BucketShape::new(form, options.bucket_bytes, options.probe_group_lanes, options.load_factor, is_cached)?;
+            bucket_shape(form, options.bucket_bytes, options.probe_group_lanes, options.load_factor, is_cached)?;
         let load_factor = options.load_factor;
         // Only rows that lie in the slots are built by segment.
         let is_cut = cut == Cut::Segments && !form.holds_rows() && self.kind != TableKind::Multimap;

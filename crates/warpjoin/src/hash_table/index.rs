@@ -2,6 +2,7 @@
 //!
 //! Inserting only appends rows. The next operation that needs keys updates the index, once for all rows appended since.
 
+use warpjoin_columns::{Error, Result, Table};
 use warpjoin_device::Buffer;
 
 use super::buckets::{Existing, FindOutputs};
@@ -9,7 +10,6 @@ use super::fill::{Cut, TRIES_MAX, seed_of};
 use super::lists::Lists;
 use super::words::{PackMode, PackedRows};
 use super::{Parts, State};
-use crate::{Error, Result, Table};
 
 /// The row lists of a multimap, and how many rows they cover.
 #[derive(Debug, Default)]

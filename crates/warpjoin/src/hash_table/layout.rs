@@ -2,10 +2,9 @@
 //! the same words.
 
 use arrow::datatypes::{DataType, Field, Schema};
+use warpjoin_columns::column::{Domain, Physical, check_type};
+use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_kernels::partition::{PACK_FIELDS_MAX, ROW_WORDS_MAX, field_kind};
-
-use crate::column::{Domain, Physical, check_type};
-use crate::{Error, Reason, Result};
 
 /// What a field's bits are made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +112,7 @@ impl RowLayout {
             words.contains(&word) || field.null.is_some_and(|(null, _)| null == word)
         });
         let field = of_word.next().filter(|field| field.null.is_none() && field.bits != 128)?;
-        let width = crate::column::Layout::of(field.domain).width_bytes;
+        let width = warpjoin_columns::column::Layout::of(field.domain).width_bytes;
         (of_word.next().is_none() && width == self.word_bytes[word]).then_some(field)
     }
 }

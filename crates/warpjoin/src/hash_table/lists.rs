@@ -1,12 +1,12 @@
 //! Row lists of a multimap: the rows of each key, contiguous; and the matches of keys with them.
 
+use warpjoin_codegen::FixedModule;
+use warpjoin_columns::Result;
 use warpjoin_device::{Buffer, Kernel, Launch, Ptr};
 use warpjoin_kernels::common::{BLOCK_SUMS, RESERVATION_BYTES};
 use warpjoin_kernels::table::{CountRowsParams, EmitParams, LIST_ITEMS, ListParams, LiveParams, SumParams, TakeParams};
 
 use super::device::TableDevice;
-use crate::Result;
-use crate::codegen::FixedModule;
 
 /// Lists of stored rows: one for each slot, and one for key 0.
 #[derive(Debug)]

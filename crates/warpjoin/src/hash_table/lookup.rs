@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_codegen::SlotForm;
+use warpjoin_columns::column::{ColumnType, Domain};
+use warpjoin_columns::table::ShardColumn;
+use warpjoin_columns::{Error, Result, Table};
 use warpjoin_device::{Buffer, Cause};
 
 use super::buckets::{FindOutputs, ProbedKeys};
@@ -11,10 +15,6 @@ use super::lists::{Matches, counts_of_bits, matches_of_bits};
 use super::partitioned::{ByHash, probe_bits, restored_bits};
 use super::words::{PackMode, PackedRows, UnpackedColumn, Word};
 use super::{HashTable, Parts, State, TableKind};
-use crate::codegen::SlotForm;
-use crate::column::{ColumnType, Domain};
-use crate::table::ShardColumn;
-use crate::{Error, Result, Table};
 
 /// Load factor up to which few keys find their home bucket full.
 const LOW_LOAD_FACTOR: f64 = 0.7;

@@ -25,16 +25,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::datatypes::SchemaRef;
+use warpjoin_columns::devices::waits::Waits;
+use warpjoin_columns::{Error, Result, Table};
 
-use crate::codegen::SlotForm;
-use crate::devices::waits::Waits;
-use crate::{Error, Result, Session, Table};
+use crate::Session;
 use buckets::{Buckets, Existing};
 use device::TableDevice;
 use fill::Cut;
 use index::Index;
 use layout::RowLayout;
 use lists::Lists;
+use slots::slot_form;
 use stored::StoredRows;
 use words::PackMode;
 
@@ -177,7 +178,7 @@ impl HashTable {
         }
         let layout = RowLayout::of(&schema, keys)?;
         let device = TableDevice::new(session)?;
-        let form = SlotForm::of(&layout, kind == TableKind::Multimap);
+        let form = slot_form(&layout, kind == TableKind::Multimap);
         let parts = Parts { kind, layout: &layout, options: &options, device: &device };
         let buckets = parts.empty(form, (options.capacity, Cut::Segments), options.seed, true)?;
         device.stream.synchronize()?;

@@ -1,5 +1,7 @@
 //! Rows partitioned by the hash of their keys, to build or probe one part of a table at a time.
 
+use warpjoin_codegen::{FixedModule, RESTORE, pass_entry};
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, Launch, Ptr};
 use warpjoin_kernels::common::BLOCK_SUMS;
 use warpjoin_kernels::padded;
@@ -9,12 +11,10 @@ use warpjoin_kernels::partition::{
 
 use super::buckets::{Buckets, FindOutputs};
 use super::device::TableDevice;
-use crate::codegen::{FixedModule, RESTORE, pass_entry};
 use crate::exec::Strides;
 use crate::exec::partition::{
     PARTITION_BITS_MAX, PassBits, RowWords, TileLaunch, WordColumn, one_block, partition_launch,
 };
-use crate::{Error, Result};
 
 /// Threads of a block that moves a tile: the first choice with enough tiles for [`FILLED_SHARE`] of the
 /// multiprocessors.

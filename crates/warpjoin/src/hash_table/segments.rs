@@ -1,11 +1,11 @@
 //! The segments of a hash table, each of which a block builds in shared memory.
 
+use warpjoin_codegen::{BucketShape, SlotForm};
 use warpjoin_device::DeviceInfo;
 use warpjoin_kernels::table::BUILD_THREADS_MAX;
 
 use super::device::TableDevice;
 use super::partitioned::{BIN_BITS_MAX, bits_for};
-use crate::codegen::{BucketShape, SlotForm};
 use crate::exec::partition::PARTITION_BITS_MAX;
 
 /// Equal runs of buckets.

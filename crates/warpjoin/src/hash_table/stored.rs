@@ -1,12 +1,12 @@
 //! Rows that a hash table stores outside its slots: long keys and values, and all rows of a multimap.
 
+use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::Buffer;
 
 use super::device::TableDevice;
 use super::layout::RowLayout;
 use super::words::{PackedRows, Word};
 use crate::exec::partition::{RowWords, WordColumn};
-use crate::{Error, Reason, Result};
 
 /// Rows of words, appended to.
 #[derive(Debug, Default)]

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
+use warpjoin_codegen::FixedModule;
+use warpjoin_columns::column::{ColumnStatistics, ColumnType, Domain, Layout};
+use warpjoin_columns::table::{Shard, ShardColumn, Table};
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, Ptr};
 use warpjoin_kernels::common::RESERVATION_BYTES;
 use warpjoin_kernels::padded;
@@ -10,11 +14,7 @@ use warpjoin_kernels::partition::{GatherWordsParams, PackField, PackParams, Unpa
 
 use super::device::TableDevice;
 use super::layout::{FieldKind, PackedField, RowLayout};
-use crate::codegen::FixedModule;
-use crate::column::{ColumnStatistics, ColumnType, Domain, Layout};
 use crate::exec::partition::{RowWords, WordColumn};
-use crate::table::{Shard, ShardColumn, Table};
-use crate::{Error, Result};
 
 /// A buffer of a table, or one that was allocated here.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl TableDevice {
         let columns = fields.iter().map(|field| column_of(table, field)).collect::<Result<Vec<_>>>()?;
         let rows = table.shard_rows(0);
         if rows >= u64::from(u32::MAX) - 1 {
-            return Err(crate::Reason::Limit(format!("{rows} rows at once in a hash table")).into());
+            return Err(warpjoin_columns::Reason::Limit(format!("{rows} rows at once in a hash table")).into());
         }
         let key_masks = vec![u64::MAX; layout.key_words];
         let nullable_keys =

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
+use warpjoin_columns::expr::Expr;
+use warpjoin_columns::{Error, Reason, Result, Table};
+use warpjoin_plan::plan::{AggregateCall, AggregateFunction, Plan, PlanKind};
 
 use super::hash_join::scan;
+use crate::Session;
 use crate::exec::{self, ExecOptions, QueryMetrics, QueryOutput};
-use crate::expr::Expr;
-use crate::plan::{AggregateCall, AggregateFunction, Plan, PlanKind};
-use crate::{Error, Reason, Result, Session, Table};
 
 /// A group-by of a table: one row a distinct combination of the key columns, with aggregates.
 ///
@@ -149,7 +150,11 @@ fn coerce(function: AggregateFunction, argument: Expr) -> Expr {
     let is_number = argument.data_type.is_integer() || argument.data_type.is_floating();
     if function == AggregateFunction::Avg && is_number && argument.data_type != DataType::Float64 {
         let nullable = argument.nullable;
-        return Expr { kind: crate::expr::ExprKind::Cast(Box::new(argument)), data_type: DataType::Float64, nullable };
+        return Expr {
+            kind: warpjoin_columns::expr::ExprKind::Cast(Box::new(argument)),
+            data_type: DataType::Float64,
+            nullable,
+        };
     }
     argument
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use warpjoin_columns::expr::Expr;
+use warpjoin_columns::{Error, Result, Table};
+use warpjoin_plan::plan::{JoinKind, JoinPlan, Plan, PlanKind};
 
+use crate::Session;
 use crate::exec::{self, ExecOptions, JoinOrder, QueryMetrics, QueryOutput};
-use crate::expr::Expr;
-use crate::plan::{JoinKind, JoinPlan, Plan, PlanKind};
-use crate::{Error, Result, Session, Table};
 
 /// An equi-join of two tables, inner unless said otherwise: `build` becomes a hash table, `probe` probes it.
 ///

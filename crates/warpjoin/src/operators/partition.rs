@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{Constants, RowSpec};
+use warpjoin_columns::expr::Expr;
+use warpjoin_columns::{Error, Result, Table};
 use warpjoin_device::Buffer;
+use warpjoin_plan::optimize::costs::PASS_BITS_MAX;
+use warpjoin_plan::options::ExecOptions;
 
 use super::hash_join::scan;
-use crate::codegen::{Constants, RowSpec};
 use crate::exec;
 use crate::exec::partition::{PartitionedShard, PassBits};
-use crate::expr::Expr;
-use crate::optimize::costs::PASS_BITS_MAX;
-use crate::options::ExecOptions;
-use crate::{Error, QueryMetrics, Result, Session, Table};
+use crate::{QueryMetrics, Session};
 
 /// The rows of a table by partition, on each device by itself.
 ///

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::column::{Domain, Layout};
 use warpjoin_device::{Buffer, Stream};
 use warpjoin_kernels::string::TILE;
 
@@ -13,7 +14,6 @@ use super::error::DecodeError;
 use super::part::{DecodedColumn, Part, Spans};
 use super::stored::{Stored, StoredColumn};
 use super::text::{Strings, dictionary_of};
-use crate::column::{Domain, Layout};
 use crate::runtime::device_strings::StringShard;
 
 /// Maximum strings of several devices that the host merges; with more, each device finds all distinct strings by

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Error;
+use warpjoin_columns::Error;
 
 /// Why a column was not decoded.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! Statistics of a decoded column: whether its rows are sorted or distinct, and a sample for estimates.
 
+use warpjoin_columns::column::{ColumnStatistics, DISTINCT_SPAN_MAX, Domain, Layout};
 use warpjoin_device::{Buffer, Ptr, Stream};
 use warpjoin_kernels::common::control;
 use warpjoin_kernels::decode::{FACT_REPEATED, FACT_UNSORTED, OrderParams, RepeatsParams, TakeParams};
@@ -7,7 +8,6 @@ use warpjoin_kernels::decode::{FACT_REPEATED, FACT_UNSORTED, OrderParams, Repeat
 use super::error::DecodeError;
 use super::kernels::{launch_over_rows, read_control};
 use super::part::DecodedColumn;
-use crate::column::{ColumnStatistics, DISTINCT_SPAN_MAX, Domain, Layout};
 
 /// Statistics of a column with a part on each device, as the encoder would find them. `rows`: the rows of each part.
 pub(super) fn statistics_of(

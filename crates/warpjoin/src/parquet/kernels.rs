@@ -1,5 +1,7 @@
 //! Modules of decoding kernels, and their launches.
 
+use warpjoin_codegen::Constants;
+use warpjoin_columns::Result;
 use warpjoin_device::{Buffer, Kernel, Launch, ModuleSource, Stream};
 use warpjoin_kernels::KernelParams;
 use warpjoin_kernels::common::control;
@@ -11,8 +13,6 @@ use warpjoin_kernels::decode::{
 };
 
 use super::error::DecodeError;
-use crate::Result;
-use crate::codegen::Constants;
 use crate::exec::Strides;
 
 /// Maximum resident blocks of a multiprocessor.

@@ -1,5 +1,6 @@
 //! Values of fixed length: numbers, decimals, booleans.
 
+use warpjoin_columns::column::Domain;
 use warpjoin_device::{Buffer, Ptr, Stream};
 use warpjoin_kernels::decode::{
     BitsParams, IndicesParams, PlainParams, VALUES_BIG_ENDIAN, VALUES_INT96, VALUES_SIGNED, VALUES_UNSIGNED,
@@ -9,7 +10,6 @@ use super::batch::{DeviceBatch, Pages};
 use super::error::{DecodeError, declined};
 use super::kernels::launch_over_pages;
 use super::stored::Stored;
-use crate::column::Domain;
 
 /// Decodes the values of batches.
 pub(super) struct Numbers<'a> {

@@ -3,6 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use warpjoin_columns::Error;
+use warpjoin_columns::column::{Dictionary, Domain, Layout};
+use warpjoin_columns::table::BUFFER_ALIGNMENT_BYTES;
 use warpjoin_device::{Buffer, Event, Ptr, Stream};
 use warpjoin_kernels::common::{PackValidityParams, control, status};
 use warpjoin_kernels::decode::{BoundsParams, NarrowParams};
@@ -12,9 +15,6 @@ use super::error::{DecodeError, declined};
 use super::kernels::{launch_over_rows, read_control, warps_over_rows};
 use super::numbers::Numbers;
 use super::stored::StoredColumn;
-use crate::Error;
-use crate::column::{Dictionary, Domain, Layout};
-use crate::table::BUFFER_ALIGNMENT_BYTES;
 
 /// Maximum decompressed bytes on the device at a time, unless a chunk has more.
 const BATCH_BYTES_MAX: u64 = 1 << 30;

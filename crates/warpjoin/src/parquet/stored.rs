@@ -1,7 +1,8 @@
 //! A caller's description of a stored column.
 
+use warpjoin_columns::column::Domain;
+
 use super::pages::ColumnChunk;
-use crate::column::Domain;
 
 /// A column to be decoded.
 #[derive(Debug, Clone, Copy)]

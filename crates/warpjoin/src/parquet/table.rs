@@ -4,6 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::devices::MemoryBudget;
+use warpjoin_columns::table::{ShardColumn, Table, TableSample, cut, settle};
 use warpjoin_device::{Buffer, Stream};
 
 use super::column::{DecodedParts, decode_parts};
@@ -11,15 +14,12 @@ use super::error::{DecodeError, declined};
 use super::facts;
 use super::part::DecodedColumn;
 use super::stored::StoredColumn;
-use crate::column::ColumnType;
-use crate::devices::MemoryBudget;
 use crate::runtime::device_strings::DeviceStrings;
 use crate::runtime::session::Session;
-use crate::table::{ShardColumn, Table, TableSample, cut, settle};
 
 /// Decodes the columns of `schema` to a table on the devices of a session.
 ///
-/// The result equals the table that a [`TableBuilder`](crate::TableBuilder) makes from the same rows. Bounds of
+/// The result equals the table that a [`TableBuilder`](warpjoin_columns::TableBuilder) makes from the same rows. Bounds of
 /// `columns`, if given, must be their smallest and largest values. Memory in use stays within `budget`.
 ///
 /// # Errors

@@ -7,6 +7,8 @@ use std::time::Instant;
 
 use arrow::datatypes::DataType;
 use rayon::prelude::*;
+use warpjoin_columns::Error;
+use warpjoin_columns::column::Dictionary;
 use warpjoin_device::{Buffer, Launch, Ptr, Stream, take_huge_pages};
 use warpjoin_kernels::common::{BLOCK_THREADS, SCAN_ITEMS, control, scan_shared_bytes};
 use warpjoin_kernels::decode::{
@@ -19,8 +21,6 @@ use super::batch::{DeviceBatch, Pages};
 use super::error::{DecodeError, declined};
 use super::kernels::{kernel, launch_over_pages, launch_over_rows, read_control};
 use super::numbers::look_up;
-use crate::Error;
-use crate::column::Dictionary;
 use crate::runtime::device_strings::{STRING_PADDING_BYTES, STRING_TILE_BYTES_MAX, StringShard};
 
 /// Maximum strings of a column: their numbers, and twice as many slots, must fit 32 bits.

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use warpjoin_columns::column::Dictionary;
+use warpjoin_columns::devices::DeviceSet;
 use warpjoin_device::Buffer;
 
 use super::session::Session;
-use crate::column::Dictionary;
-use crate::devices::DeviceSet;
 
 /// Kernels read whole words, and one behind that of the last byte.
 pub(crate) const STRING_PADDING_BYTES: u64 = 16;

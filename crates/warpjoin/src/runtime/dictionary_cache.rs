@@ -5,9 +5,8 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use warpjoin_columns::column::Dictionary;
 use warpjoin_device::MemoryCache;
-
-use crate::column::Dictionary;
 
 /// Something attached to a dictionary that holds device memory.
 struct Entry {

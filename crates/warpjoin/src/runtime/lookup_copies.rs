@@ -4,10 +4,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use warpjoin_codegen::LookupColumn;
+use warpjoin_columns::devices::DeviceSet;
 use warpjoin_device::{Buffer, Event, MemoryCache};
-
-use crate::codegen::LookupColumn;
-use crate::devices::DeviceSet;
 
 /// Part of each device's memory that copies may take.
 const KEPT_SHARE: u64 = 16;

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::codegen::{GeneratedPipeline, PipelineKey};
-use crate::devices::DeviceSet;
-use crate::devices::dictionaries::DictionaryKeeper;
+use warpjoin_codegen::{GeneratedPipeline, PipelineKey};
+use warpjoin_columns::devices::DeviceSet;
+use warpjoin_columns::devices::dictionaries::DictionaryKeeper;
 
 /// Pipelines that are remembered; after so many, from the start.
 const PIPELINES_MAX: usize = 1024;
@@ -93,12 +93,14 @@ fn hash_of(key: &PipelineKey) -> u64 {
 mod tests {
     use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
     use arrow::datatypes::{DataType, Schema};
+    use warpjoin_columns::expr::{CompareOp, Expr, ExprKind, Scalar};
+    use warpjoin_columns::{Table, TableBuilder};
     use warpjoin_device::{SimOptions, open_simulated};
+    use warpjoin_plan::options::ExecOptions;
+    use warpjoin_plan::plan::{Plan, PlanKind};
 
     use super::*;
-    use crate::expr::{CompareOp, Expr, ExprKind, Scalar};
-    use crate::plan::{Plan, PlanKind};
-    use crate::{ExecOptions, Session, Table, TableBuilder, exec};
+    use crate::{Session, exec};
 
     fn table(session: &Arc<Session>, words: &[&str]) -> Arc<Table> {
         let words: ArrayRef = Arc::new(words.iter().map(|word| Some(*word)).collect::<StringArray>());

@@ -5,16 +5,16 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use warpjoin_codegen::{FixedModule, USUAL_HASH_BITS, interpreters, prebuilt};
+use warpjoin_columns::devices::{DeviceSet, MemoryBudget};
+use warpjoin_columns::{Result, Table};
 use warpjoin_device::{Device, DeviceKind, Kernel, Stream};
+use warpjoin_plan::optimize::Orders;
+use warpjoin_plan::plan::Plan;
 
-use crate::codegen::{FixedModule, USUAL_HASH_BITS, interpreters, prebuilt};
-use crate::devices::{DeviceSet, MemoryBudget};
-use crate::optimize::Orders;
-use crate::plan::Plan;
 use crate::runtime::dictionary_cache::DictionaryCache;
 use crate::runtime::lookup_copies::LookupCopies;
 use crate::runtime::pipelines::Pipelines;
-use crate::{Result, Table};
 
 /// Devices of one kind that hold tables and run queries ([`DeviceSet`]), and state that queries leave for later ones:
 /// join orders, generated pipelines, kernels of hash tables.

@@ -3,23 +3,23 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_codegen::{
+    Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step, regroup,
+};
+use warpjoin_columns::expr::Expr;
+use warpjoin_columns::table::Ranges;
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Cause, Stream};
+use warpjoin_plan::plan::{AggregateCall, State, Term};
 
 use super::borders::{merge_borders, move_border_groups, open_ends};
 use super::estimate::{Estimate, PartitionedGroups};
 use super::pieces::{Cut, OrderedColumn};
 use super::target::{GroupRoom, GroupsSink};
-use crate::codegen::{
-    Accumulator, GeneratedPipeline, GroupLimits, GroupMode, GroupShape, Sink, SinkShape, Step, regroup,
-};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::launch_shape;
 use crate::exec::query::Query;
 use crate::exec::relation::{ColumnRanges, GroupShard, GroupTable, PartitionChoice, Relation, Source, are_apart};
-use crate::expr::Expr;
-use crate::plan::{AggregateCall, State, Term};
-use crate::table::Ranges;
-use crate::{Error, Result};
 
 /// How many times smaller a table is if most groups are finished without it, and the minimum size for that.
 const FINISHED_SHARE: u64 = 16;

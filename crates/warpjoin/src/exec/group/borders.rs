@@ -2,18 +2,18 @@
 //!
 //! Must not know how the groups were made.
 
+use warpjoin_codegen::GroupShape;
+use warpjoin_columns::devices::waits::Waits;
+use warpjoin_columns::table::Ranges;
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, Kernel, Launch, Ptr, Stream};
 use warpjoin_kernels::common::{control, status};
 use warpjoin_kernels::group::{self, MergeRowParams, OPEN_FIRST, OPEN_LAST, RegroupParams, group_counter};
 
 use super::target::STEPS_MAX;
-use crate::codegen::GroupShape;
-use crate::devices::waits::Waits;
 use crate::exec::launch::Strides;
 use crate::exec::query::{Pending, PendingDevice};
 use crate::exec::relation::GroupTable;
-use crate::table::Ranges;
-use crate::{Error, Result};
 
 /// A device whose last key may be the first key of the devices after it.
 #[derive(Debug, PartialEq, Eq)]

@@ -3,21 +3,21 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use warpjoin_codegen::{Accumulator, GroupShape, RowSpec, Sink, Step, key_bytes, partition_slots};
+use warpjoin_columns::Result;
+use warpjoin_columns::expr::Expr;
+use warpjoin_columns::identity::Identity;
 use warpjoin_kernels::group::{
     SKETCH_BITS, SKETCH_FILTER_BITS_MAX, SKETCH_FILTER_SHIFT, SKETCH_KEYS_SHIFT, SKETCH_REPEATED_SHIFT,
 };
+use warpjoin_plan::optimize::costs::{GroupCosts, PartitionPasses, is_held};
+use warpjoin_plan::options::GroupByForm;
+use warpjoin_plan::plan::State;
 
-use crate::Result;
-use crate::codegen::{Accumulator, GroupShape, RowSpec, Sink, Step, key_bytes, partition_slots};
 use crate::exec::launch::{DeviceSink, Lane, Pushed, SketchTarget, Target};
 use crate::exec::partition::PlannedPartition;
 use crate::exec::query::{Query, Report};
 use crate::exec::relation::{PARTITION_BITS_MAX, PartitionChoice, PassBits, Relation, Source};
-use crate::expr::Expr;
-use crate::identity::Identity;
-use crate::optimize::costs::{GroupCosts, PartitionPasses, is_held};
-use crate::options::GroupByForm;
-use crate::plan::State;
 
 /// Rows of a sample.
 const SAMPLE_ROWS: u64 = 1 << (SKETCH_BITS - 2);

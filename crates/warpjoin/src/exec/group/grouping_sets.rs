@@ -7,16 +7,16 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use warpjoin_codegen::Step;
+use warpjoin_columns::Result;
+use warpjoin_columns::expr::Expr;
+use warpjoin_plan::plan::build::or_zero;
+use warpjoin_plan::plan::rewrite::{outputs, unique_keys};
+use warpjoin_plan::plan::{AggregateCall, AggregateFunction, GroupingSet};
 
 use super::aggregate::{Aggregation, merging};
-use crate::Result;
-use crate::codegen::Step;
 use crate::exec::query::Query;
 use crate::exec::relation::{GroupTable, Relation, Source};
-use crate::expr::Expr;
-use crate::plan::build::or_zero;
-use crate::plan::rewrite::{outputs, unique_keys};
-use crate::plan::{AggregateCall, AggregateFunction, GroupingSet};
 
 /// The groups of a set of keys.
 struct SetGroups<'a> {

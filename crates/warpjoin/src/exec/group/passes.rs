@@ -4,17 +4,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use warpjoin_codegen::{Accumulator, Sink, Step};
+use warpjoin_columns::Result;
+use warpjoin_columns::expr::Expr;
 use warpjoin_device::Cause;
 
 use super::aggregate::Aggregation;
-use crate::Result;
-use crate::codegen::{Accumulator, Sink, Step};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::partition::{Inbound, PartitionRanges, SPILL_BITS, SpilledRows};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, Relation, RowSlice, Source};
 use crate::exec::rows::AppendedRows;
-use crate::expr::Expr;
 
 /// Copies of a row on the device at a time: in this pass, in the next one, and partitioned.
 const ROW_COPIES: u64 = 4;

@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{Constants, GroupShape};
+use warpjoin_columns::expr::{Expr, ExprKind};
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, Launch, ModuleSource, Ptr};
 use warpjoin_kernels::group::CutParams;
 
-use crate::codegen::{Constants, GroupShape};
 use crate::exec::launch::{GroupPieces, Lane, Strides};
 use crate::exec::query::Query;
 use crate::exec::relation::{Part, Relation, Source, TableColumns};
-use crate::expr::{Expr, ExprKind};
-use crate::{Error, Result};
 
 /// Minimum rows for which cutting pays.
 const ROWS_MIN: u64 = 1 << 20;

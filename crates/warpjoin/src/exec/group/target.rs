@@ -1,15 +1,15 @@
 //! A group table that is filled on one device, and how it grows.
 
+use warpjoin_codegen::{GroupMode, GroupShape, regroup};
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Ptr, Stream};
 use warpjoin_kernels::common::{control, status};
 use warpjoin_kernels::group::{GroupTable, PLACES_EACH, PLACES_HEAD, RegroupParams, group_counter};
 
 use super::pieces::{Cut, OrderedColumn};
-use crate::codegen::{GroupMode, GroupShape, regroup};
 use crate::exec::launch::{DeviceSink, GroupTarget, Lane, Pushed, Strides, Target};
 use crate::exec::query::{Report, read_report};
 use crate::exec::relation::{FinishedGroups, GroupShard};
-use crate::{Error, Result};
 
 /// Maximum slots that an insert reads before its key is spilled.
 pub(super) const STEPS_MAX: u64 = 128;
@@ -203,7 +203,7 @@ impl GroupTarget {
             .ok_or_else(|| Error::internal("a group table beyond 64 bits"))?;
         let index_slots = if is_wide { room.slots * 2 } else { 0 };
         if is_wide && room.slots > u64::from(u32::MAX) {
-            return Err(crate::Reason::Limit("2^32 groups of long keys on one device".into()).into());
+            return Err(warpjoin_columns::Reason::Limit("2^32 groups of long keys on one device".into()).into());
         }
         let index = is_wide.then(|| stream.alloc_filled(index_slots * 8, 0)).transpose()?;
         let rows = stream.alloc(bytes)?;

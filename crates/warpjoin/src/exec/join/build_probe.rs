@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
+use warpjoin_columns::expr::{Expr, ExprKind};
+use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::Cause;
+use warpjoin_plan::optimize::COMPACTED_ROWS_MIN;
+use warpjoin_plan::optimize::costs::prefers_partition;
+use warpjoin_plan::options::Distribution;
+use warpjoin_plan::plan::JoinKind;
+use warpjoin_plan::plan::join::JoinNode;
 
 use super::direct::Filled;
-use crate::codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::exchange::Owners;
 use crate::exec::query::Query;
 use crate::exec::relation::{BuildKeys, Intermediate, JoinTable, Relation, Source};
-use crate::expr::{Expr, ExprKind};
-use crate::optimize::COMPACTED_ROWS_MIN;
-use crate::optimize::costs::prefers_partition;
-use crate::options::Distribution;
-use crate::plan::JoinKind;
-use crate::plan::join::JoinNode;
-use crate::{Error, Reason, Result};
 
 /// Minimum bytes of a build row with its slot, without payload.
 const TABLE_ROW_BYTES_MIN: u64 = 16;
@@ -262,7 +262,8 @@ fn probe_kind(kind: JoinKind) -> Result<ProbeKind> {
         JoinKind::ProbeAnti => ProbeKind::Anti,
         JoinKind::ProbeMark => ProbeKind::Mark,
         JoinKind::ProbeOuter => ProbeKind::Outer,
-        JoinKind::NotIn | JoinKind::Full => return Err(Error::internal(format!("a {kind:?} that is made of others"))),
+        // NotIn and Full, which are rewritten before.
+        _ => return Err(Error::internal(format!("a {kind:?} that is made of others"))),
     })
 }
 

@@ -6,19 +6,19 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{Sink, SinkShape, Slots};
+use warpjoin_columns::Result;
+use warpjoin_columns::expr::Expr;
 use warpjoin_device::Buffer;
 use warpjoin_kernels::common::status;
+use warpjoin_plan::optimize::expected_rows;
+use warpjoin_plan::options::Distribution;
+use warpjoin_plan::plan::join::JoinNode;
 
-use crate::Result;
-use crate::codegen::{Sink, SinkShape, Slots};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::{DeviceSink, Lane, Pushed, Target};
 use crate::exec::query::{Query, Report};
 use crate::exec::relation::{Intermediate, IntermediateShard, JoinShard, JoinTable, Relation, Source};
-use crate::expr::Expr;
-use crate::optimize::expected_rows;
-use crate::options::Distribution;
-use crate::plan::join::JoinNode;
 
 /// Maximum bytes of a table that other devices copy; for larger tables, copying the build rows is cheaper.
 const COPIED_BYTES_MAX: u64 = 16 << 20;

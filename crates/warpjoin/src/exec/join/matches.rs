@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{MatchForm, RowSpec, Step, partition_module};
+use warpjoin_columns::expr::Expr;
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Launch, Ptr};
 use warpjoin_kernels::common::BLOCK_SUMS;
 use warpjoin_kernels::partition::{ItemsParams, SAMPLE_SLOTS, SampleParams};
+use warpjoin_plan::plan::JoinKind;
+use warpjoin_plan::plan::join::JoinNode;
 
-use crate::codegen::{MatchForm, RowSpec, Step, partition_module};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::partition::{one_block, row_words};
 use crate::exec::query::Query;
 use crate::exec::relation::{Matches, PartitionedRows, PassBits, Relation, Source, bits_for, item_table};
-use crate::expr::Expr;
-use crate::plan::JoinKind;
-use crate::plan::join::JoinNode;
-use crate::{Error, Result};
 
 /// Target build rows of a partition, and number of chain heads.
 const PARTITION_ROWS: u64 = 4096;

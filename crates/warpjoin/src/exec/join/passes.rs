@@ -5,20 +5,20 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
+use warpjoin_codegen::{RowSpec, Sink, Step};
+use warpjoin_columns::Result;
+use warpjoin_columns::expr::Expr;
+use warpjoin_columns::expr::build::{is_null, not};
 use warpjoin_device::{Cause, Stream};
+use warpjoin_plan::plan::JoinKind;
+use warpjoin_plan::plan::join::{JoinNode, JoinSide, JoinSpec};
 
 use super::build_probe::{keys_of_table, payload_of, probe_here};
-use crate::Result;
-use crate::codegen::{RowSpec, Sink, Step};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::partition::{Inbound, PartitionRanges, SPILL_BITS, SpilledRows};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, JoinTable, Relation, RowSlice, Source};
 use crate::exec::rows::AppendedRows;
-use crate::expr::Expr;
-use crate::expr::build::{is_null, not};
-use crate::plan::JoinKind;
-use crate::plan::join::{JoinNode, JoinSide, JoinSpec};
 
 /// Maximum bytes of a table for each row, including its inputs: two words in twice the slots, row lists, and the key
 /// word.

@@ -5,20 +5,20 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{Constants, FilterTest, ProbeKey, ProbeKind, ProbeStep, Slots};
+use warpjoin_columns::Result;
+use warpjoin_columns::expr::Expr;
 use warpjoin_device::{Kernel, ModuleSource, Ptr};
 use warpjoin_kernels::join::FilterParams;
+use warpjoin_plan::optimize::costs::Costs;
+use warpjoin_plan::plan::{FilterForm, ReductionTest};
 
 use super::build_probe::append_probe;
-use crate::Result;
-use crate::codegen::{Constants, FilterTest, ProbeKey, ProbeKind, ProbeStep, Slots};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::Strides;
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Pending, Query};
 use crate::exec::relation::{JoinShard, JoinTable, Relation};
-use crate::expr::Expr;
-use crate::optimize::costs::Costs;
-use crate::plan::{FilterForm, ReductionTest};
 
 /// Maximum bytes of a bitmap, unless the table is larger.
 const BITMAP_BYTES_MAX: u64 = 64 << 20;

@@ -6,15 +6,16 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::JoinShape;
+use warpjoin_columns::Result;
+use warpjoin_columns::expr::{Expr, ExprKind};
+use warpjoin_plan::options::Distribution;
+use warpjoin_plan::plan::join::JoinNode;
+
 use super::build_probe::{keys_of_table, payload_of, probe_here};
 use super::direct::Filled;
-use crate::Result;
-use crate::codegen::JoinShape;
 use crate::exec::query::Query;
 use crate::exec::relation::{JoinTable, KeyRanges, Relation, SharedBuild, SharedBuildRows, SharedSource};
-use crate::expr::{Expr, ExprKind};
-use crate::options::Distribution;
-use crate::plan::join::JoinNode;
 
 impl Query<'_> {
     /// Runs the build side of this number; its rows are kept if filters are made from them.

@@ -5,20 +5,20 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{Constants, DirectSlots, JoinShape, PayloadForm, Slots, WordSlots};
+use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::{Buffer, DeviceInfo, Kernel, ModuleSource, Ptr, Stream, span};
 use warpjoin_kernels::common::{RESERVATION_BYTES, control, status};
 use warpjoin_kernels::join::{BuildParams, DirectParams, FillParams, FilterParams, OffsetsParams, WordsParams};
+use warpjoin_plan::optimize::costs::{LOAD_FACTOR, SLOT_BYTES, is_direct_small};
+use warpjoin_plan::options::{ExecOptions, JoinForm};
 
 use super::runtime_filter::filter_module;
-use crate::codegen::{Constants, DirectSlots, JoinShape, PayloadForm, Slots, WordSlots};
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::launch::{Lane, Strides};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Query, check_status, read_report};
 use crate::exec::relation::{BuildKeys, Intermediate, IntermediateShard, JoinShard, JoinTable};
-use crate::optimize::costs::{LOAD_FACTOR, SLOT_BYTES, is_direct_small};
-use crate::options::{ExecOptions, JoinForm};
-use crate::{Error, Reason, Result};
 
 /// Entries of `join_build.cu`.
 const BUILD_ENTRIES: [&str; 9] = [

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Arg, Buffer, CancelWord};
 
 use super::staging::StagedChunk;
 use super::target::{GroupTarget, Target};
-use crate::codegen::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 use crate::exec::relation::{IntermediateShard, JoinTable, Part, Relation, Source, TableColumns};
 use crate::runtime::lookup_copies::UploadedColumn;
-use crate::{Error, Result};
 
 /// Finds the argument for a binding on one device.
 pub(super) struct Binder<'a> {

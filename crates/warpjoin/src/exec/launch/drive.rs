@@ -3,17 +3,18 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+use warpjoin_codegen::{Binding, GeneratedPipeline};
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{DeviceKind, span};
 use warpjoin_kernels::common::status;
+use warpjoin_plan::options::DeviceThreads;
 
 use super::lane::{Job, Lane, Work};
 use super::sink::{DeviceSink, Pushed};
-use crate::codegen::{Binding, GeneratedPipeline};
+use crate::Cause;
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Flight, Query, Report, check_status};
 use crate::exec::relation::Relation;
-use crate::options::DeviceThreads;
-use crate::{Cause, Error, Result};
 
 /// Maximum tries until an output has enough room.
 const TRIES_MAX: u64 = 24;

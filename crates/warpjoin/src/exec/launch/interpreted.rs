@@ -1,16 +1,16 @@
 //! Launches of interpreted pipelines.
 
+use warpjoin_codegen::{
+    EncodedProgram, GeneratedPipeline, Grid, Program, ProgramKind, ROWS_PER_THREAD_BITS_MAX, SharedBytes,
+};
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Arg, Buffer, DeviceInfo, Kernel, Launch, Ptr, Stream};
 use warpjoin_kernels::interpret::InterpretParams;
 use warpjoin_kernels::padded;
 use warpjoin_kernels::partition::PARTITION_ITEMS;
 
 use super::shape::partition_launch;
-use crate::codegen::{
-    EncodedProgram, GeneratedPipeline, Grid, Program, ProgramKind, ROWS_PER_THREAD_BITS_MAX, SharedBytes,
-};
 use crate::exec::relation::{Relation, Source};
-use crate::{Error, Result};
 
 /// Threads of a block that has no table in its shared memory (`interpret.cu`).
 const THREADS: u32 = 256;

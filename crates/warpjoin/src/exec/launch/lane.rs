@@ -4,9 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use warpjoin_codegen::GeneratedPipeline;
+use warpjoin_columns::Result;
 use warpjoin_device::{Buffer, CancelWord, Event, Kernel, Launch, ModuleSource, Stream, span};
 use warpjoin_kernels::KernelParams;
 use warpjoin_kernels::common::control;
+use warpjoin_plan::options::ExecOptions;
 
 use super::binder::Binder;
 use super::interpreted::Interpreted;
@@ -14,12 +17,10 @@ use super::shape::launch_shape;
 use super::staging::{HostPart, Staging, bits_of, parts_on_host, staged_rows};
 use super::target::Target;
 use super::tier::PipelineKernels;
-use crate::codegen::GeneratedPipeline;
+use crate::Session;
 use crate::exec::query::{Flight, Query, Report, read_report};
 use crate::exec::relation::{Relation, TableColumns};
-use crate::options::ExecOptions;
 use crate::runtime::lookup_copies::UploadedColumn;
-use crate::{Result, Session};
 
 /// Chunks start at multiples of this many rows, so that values and validity bits stay aligned.
 const CHUNK_ROWS_UNIT: u64 = 128;

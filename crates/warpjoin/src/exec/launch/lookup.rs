@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{GeneratedPipeline, Lookup, LookupColumn};
+use warpjoin_columns::Result;
 use warpjoin_device::{Event, Stream};
 
 use super::lane::Lane;
-use crate::Result;
-use crate::codegen::{GeneratedPipeline, Lookup, LookupColumn};
 use crate::exec::query::Query;
 use crate::runtime::lookup_copies::UploadedColumn;
 

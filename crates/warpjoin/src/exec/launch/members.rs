@@ -5,11 +5,12 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
 
+use warpjoin_columns::Result;
 use warpjoin_device::{Stream, span};
 
+use crate::Session;
 use crate::exec::metrics::QueryMetrics;
 use crate::exec::query::Query;
-use crate::{Result, Session};
 
 impl Query<'_> {
     /// Runs `work` for each device as a query of that device alone, on this query's streams; in parallel if each device

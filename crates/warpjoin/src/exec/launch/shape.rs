@@ -1,10 +1,10 @@
 //! Blocks, threads and shared memory of a launch.
 
+use warpjoin_codegen::{BATCH_BLOCKS, GeneratedPipeline, Grid, ROWS_PER_THREAD_BITS_MAX};
 use warpjoin_device::{DeviceInfo, Launch, Stream};
 use warpjoin_kernels::common::BLOCK_THREADS;
 use warpjoin_kernels::partition::{PARTITION_ITEMS, PARTITION_THREADS_MANY};
 
-use crate::codegen::{BATCH_BLOCKS, GeneratedPipeline, Grid, ROWS_PER_THREAD_BITS_MAX};
 use crate::exec::relation::{Relation, Source, threads_of};
 
 /// A grid whose threads stride over rows.

@@ -1,9 +1,10 @@
 //! The interface of sinks to the code that drives devices.
 
+use warpjoin_codegen::GeneratedPipeline;
+use warpjoin_columns::Result;
+
 use super::lane::Lane;
 use super::target::Target;
-use crate::Result;
-use crate::codegen::GeneratedPipeline;
 use crate::exec::query::{Query, Report};
 use crate::exec::relation::Relation;
 use std::sync::Arc;

@@ -6,11 +6,11 @@
 
 use std::collections::VecDeque;
 
+use warpjoin_codegen::{Binding, GeneratedPipeline};
+use warpjoin_columns::Result;
 use warpjoin_device::{Buffer, Cause, Event, Stream};
 
 use super::lane::Job;
-use crate::Result;
-use crate::codegen::{Binding, GeneratedPipeline};
 use crate::exec::relation::{Part, Relation, Source, TableColumns};
 
 /// Bytes of a chunk: large enough to saturate the bus (more than a megabyte) and to amortize launches.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use warpjoin_columns::column::ColumnType;
 use warpjoin_device::Buffer;
 
-use crate::column::ColumnType;
 use crate::exec::relation::{GroupShard, IntermediateShard, TableColumns};
 
 /// Where a pipeline's sink writes on one device.

@@ -6,14 +6,14 @@
 use std::cell::LazyCell;
 use std::time::Instant;
 
+use warpjoin_codegen::{GeneratedPipeline, interpreters};
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{DeviceKind, Kernel, ModuleSource};
+use warpjoin_plan::options::CodeTier;
 
 use super::interpreted::can_interpret;
-use crate::codegen::{GeneratedPipeline, interpreters};
 use crate::exec::query::Query;
 use crate::exec::relation::Relation;
-use crate::options::CodeTier;
-use crate::{Error, Result};
 
 /// What runs a pipeline: a kernel for each device.
 pub(crate) struct PipelineKernels {

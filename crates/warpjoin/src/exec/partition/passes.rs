@@ -2,6 +2,12 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{
+    GeneratedPipeline, PASS_MULTIPLE, PartitionStage, RowShape, RowSpec, Sink, SinkShape, Step, partition_module,
+    pass_entry,
+};
+use warpjoin_columns::devices::place_of;
+use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::{Buffer, Cause, Kernel, Launch, MemoryPlace, Ptr, Stream};
 use warpjoin_kernels::common::BLOCK_SUMS;
 use warpjoin_kernels::partition::{
@@ -10,16 +16,10 @@ use warpjoin_kernels::partition::{
 use warpjoin_kernels::{padded, partition};
 
 use super::row_words::{RowWords, WordColumn};
-use crate::codegen::{
-    GeneratedPipeline, PASS_MULTIPLE, PartitionStage, RowShape, RowSpec, Sink, SinkShape, Step, partition_module,
-    pass_entry,
-};
-use crate::devices::place_of;
 use crate::exec::launch::{Job, Lane, PartitionTarget, Target, TileLaunch, partition_launch};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Pending, PendingDevice, Query, check_status};
 use crate::exec::relation::{PartitionedRows, PartitionedShard, PassBits, Relation, Source};
-use crate::{Error, Reason, Result};
 
 /// Minimum bits of a pass that uses large tiles.
 const MANY_BITS: u32 = 8;

@@ -3,13 +3,13 @@
 //! While a kernel partitions a chunk, the previous one is copied to the host, and the next one of the source to the
 //! device. So each row crosses the bus once in each direction, regardless of the number of passes that follow.
 
+use warpjoin_codegen::{RowShape, partition_module};
+use warpjoin_columns::Result;
+use warpjoin_columns::devices::{Outbound, SpilledColumns};
 use warpjoin_device::{Buffer, Cause, Kernel, Stream};
 
 use super::passes::{PlannedPartition, Scan};
 use super::spilled::{Run, SPILL_BITS, SpilledRows};
-use crate::Result;
-use crate::codegen::{RowShape, partition_module};
-use crate::devices::{Outbound, SpilledColumns};
 use crate::exec::launch::{Job, Lane, Target};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Query, check_status};

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use warpjoin_codegen::RowShape;
+use warpjoin_columns::Result;
+use warpjoin_columns::devices::{CopyLane, SpilledColumns};
 use warpjoin_device::{Cause, Event, Stream};
 
-use crate::Result;
-use crate::codegen::RowShape;
-use crate::devices::{CopyLane, SpilledColumns};
 use crate::exec::launch::share_of;
 use crate::exec::relation::{PassBits, RowSlice};
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use warpjoin_columns::expr::{Expr, ExprKind};
+use warpjoin_columns::{Error, Result, Table};
+use warpjoin_plan::plan::join::{JoinNode, JoinSide};
+use warpjoin_plan::plan::physical::{self, Bindings, Join, NodeSlot, PhysicalPlan, TableNode, TableSlot};
+use warpjoin_plan::plan::{Plan, PlanKind, SortKey};
+
 use super::Inputs;
-use crate::expr::{Expr, ExprKind};
-use crate::plan::join::{JoinNode, JoinSide};
-use crate::plan::physical::{self, Bindings, Join, NodeSlot, PhysicalPlan, TableNode, TableSlot};
-use crate::plan::{Plan, PlanKind, SortKey};
-use crate::{Error, Result, Table};
 
 /// A plan with all values that one execution binds to it.
 #[derive(Debug)]

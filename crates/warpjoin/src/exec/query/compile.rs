@@ -8,14 +8,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use warpjoin_columns::devices::compiler::{QueryId, note};
+use warpjoin_columns::{DeviceSet, Error, Result};
 use warpjoin_device::{Kernel, ModuleSource, span};
+use warpjoin_plan::options::CodeTier;
 
 use super::Query;
-use crate::devices::compiler::{QueryId, note};
 use crate::exec::decision::{DecisionKind, RuntimeDecision};
 use crate::exec::metrics::HostDecision;
-use crate::options::CodeTier;
-use crate::{DeviceSet, Error, Result};
 
 /// The kernels that a query has compiled, and its runtime decisions.
 pub(crate) struct Compilation {

@@ -1,9 +1,9 @@
 //! Copies from device to device.
 
+use warpjoin_columns::Result;
 use warpjoin_device::Buffer;
 
 use super::Query;
-use crate::Result;
 
 /// Maximum bytes that the host buffers at once for a copy between devices.
 const HOST_PIECE_BYTES: u64 = 32 << 20;

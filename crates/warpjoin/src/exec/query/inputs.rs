@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
+use warpjoin_columns::{Result, Table};
+use warpjoin_plan::optimize::Optimized;
+
 use crate::exec::relation::SharedRows;
-use crate::optimize::Optimized;
-use crate::{Result, Table};
 
 /// Inputs of a plan's execution. Tables belong to the session of the run.
 #[derive(Debug, Clone, Default)]

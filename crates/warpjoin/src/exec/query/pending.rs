@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use warpjoin_columns::Result;
 use warpjoin_device::{Buffer, Event};
 
 use super::Query;
 use super::report::read_report;
-use crate::Result;
 use crate::exec::relation::TableColumns;
 use crate::runtime::lookup_copies::UploadedColumn;
 

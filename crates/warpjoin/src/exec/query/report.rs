@@ -1,9 +1,8 @@
 //! Reports of kernels in control blocks.
 
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, Stream};
 use warpjoin_kernels::common::{control, status};
-
-use crate::{Error, Result};
 
 /// A report of kernels on one device.
 #[derive(Debug, Clone, Copy, Default)]

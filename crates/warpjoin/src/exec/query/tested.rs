@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use warpjoin_columns::column::Dictionary;
+use warpjoin_columns::string_test::TestProgram;
 use warpjoin_device::Buffer;
 
-use crate::column::Dictionary;
 use crate::runtime::device_strings::UsedStrings;
-use crate::string_test::TestProgram;
 
 /// Results of tests that a query has run.
 #[derive(Default)]

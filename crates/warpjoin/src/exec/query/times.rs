@@ -1,9 +1,9 @@
 //! Times of a query, measured by device events: of its kernels, and from its first work to its result.
 
+use warpjoin_columns::Result;
 use warpjoin_device::{Event, Stream};
 
 use super::Query;
-use crate::Result;
 
 /// Events and times of a running query.
 #[derive(Default)]

@@ -1,9 +1,9 @@
 //! The two sides of a partitioned join, which are matched partition by partition.
 
+use warpjoin_codegen::{MatchForm, RowShape, match_threads, shared_row_bytes};
 use warpjoin_device::{Buffer, DeviceInfo};
 
 use super::partitioned::{PARTITION_BITS_MAX, PartitionedRows};
-use crate::codegen::{MatchForm, RowShape, match_threads, shared_row_bytes};
 
 /// Two relations that are partitioned by the same bits, to be matched.
 #[derive(Debug)]

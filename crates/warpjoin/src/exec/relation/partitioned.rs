@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::RowShape;
 use warpjoin_device::Buffer;
-
-use crate::codegen::RowShape;
-use crate::optimize::costs::PASS_BITS_MAX;
+use warpjoin_plan::optimize::costs::PASS_BITS_MAX;
 
 /// Maximum bits of a partition: a block counts all partitions in shared memory.
 pub(crate) const PARTITION_BITS_MAX: u32 = 15;

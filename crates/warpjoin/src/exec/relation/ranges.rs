@@ -1,11 +1,12 @@
 //! Ranges of columns on each device, for rows that come in the order of a table sorted by the column.
 
+use warpjoin_codegen::Step;
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::expr::{Expr, ExprKind};
+use warpjoin_columns::table::Ranges;
+use warpjoin_columns::{Error, Result};
+
 use super::{Intermediate, IntermediateShard, Relation, Source};
-use crate::codegen::Step;
-use crate::column::ColumnType;
-use crate::expr::{Expr, ExprKind};
-use crate::table::Ranges;
-use crate::{Error, Result};
 
 /// Ranges of each column, if known; columns after the last entry have no known range.
 pub(crate) type ColumnRanges = Vec<Option<Ranges>>;

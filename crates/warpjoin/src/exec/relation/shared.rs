@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use warpjoin_columns::devices::DeviceSet;
+use warpjoin_plan::plan::{Share, SharedRowsId};
+
 use super::Relation;
-use crate::devices::DeviceSet;
-use crate::plan::{Share, SharedRowsId};
 
 /// Rows that one plan leaves on its devices for a later plan of the same query on the same devices. Reading removes
 /// them. Clones share their state.

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use warpjoin_codegen::{FilterTest, JoinShape};
+use warpjoin_columns::{Error, Result};
+
 use super::{Intermediate, JoinTable};
-use crate::codegen::{FilterTest, JoinShape};
-use crate::{Error, Result};
 
 /// State that the joins of a query share.
 #[derive(Default)]

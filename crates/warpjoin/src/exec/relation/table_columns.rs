@@ -1,9 +1,9 @@
 //! Columns of tables, kept where they lie while a pipeline runs over them.
 
+use warpjoin_columns::table::{Shard, ShardColumn};
 use warpjoin_device::Buffer;
 
 use super::{Relation, Source};
-use crate::table::{Shard, ShardColumn};
 
 /// A part of a source column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::devices::CopyLane;
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Cause, Event, MemoryPlace, Stream};
 
 use super::room::{allocate_in, copy_rows, row_bytes};
-use crate::column::ColumnType;
-use crate::devices::CopyLane;
 use crate::exec::relation::{Intermediate, IntermediateShard};
-use crate::{Error, Result};
 
 /// Room relative to the number of rows expected from the parts so far.
 const ROOM: f64 = 1.1;

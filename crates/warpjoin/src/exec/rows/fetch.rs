@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
-use crate::codegen::{FetchStep, Step};
+use warpjoin_codegen::{FetchStep, Step};
+use warpjoin_columns::{Error, Result, Table};
+
 use crate::exec::query::Query;
 use crate::exec::relation::Relation;
-use crate::{Error, Result, Table};
 
 impl Query<'_> {
     /// Adds columns that are read by row id.
@@ -42,12 +43,12 @@ impl Query<'_> {
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::DataType;
+    use warpjoin_codegen::{GenerateOptions, Sink, SourceShape, ValidityForm, bind_pipeline};
+    use warpjoin_columns::column::{ColumnType, Domain};
+    use warpjoin_columns::expr::{Expr, ExprKind};
     use warpjoin_device::{compile_for_architecture, cuda_status};
 
     use super::*;
-    use crate::codegen::{GenerateOptions, Sink, SourceShape, ValidityForm, bind_pipeline};
-    use crate::column::{ColumnType, Domain};
-    use crate::expr::{Expr, ExprKind};
 
     fn column(max: i128, has_nulls: bool) -> ColumnType {
         ColumnType { data_type: DataType::Int64, has_nulls, domain: Domain::Int { min: 0, max }, dictionary: None }

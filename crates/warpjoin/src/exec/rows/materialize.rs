@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{GenerateOptions, GeneratedPipeline, PipelineKey, Sink, SinkShape, SortShape, bind_pipeline};
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::devices::place_of;
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Cause, MemoryPlace, span};
 
 use super::room::{allocate, allocate_in, allocate_in_order, copy_rows, row_bytes};
-use crate::codegen::{GenerateOptions, GeneratedPipeline, PipelineKey, Sink, SinkShape, SortShape, bind_pipeline};
-use crate::column::ColumnType;
-use crate::devices::place_of;
 use crate::exec::launch::{DeviceSink, Lane, Pushed, Target};
 use crate::exec::query::{Query, Report};
 use crate::exec::relation::{Intermediate, IntermediateShard, Relation, Source};
-use crate::{Error, Result};
 
 /// Minimum strings for a test on the devices: fewer cost the host less than a launch.
 const TESTED_STRINGS_MIN: usize = 4096;

@@ -1,14 +1,14 @@
 //! Row ids as columns.
 
 use arrow::datatypes::{DataType, Schema};
+use warpjoin_codegen::Step;
+use warpjoin_columns::expr::{Expr, ExprKind};
+use warpjoin_columns::{Error, Result};
+use warpjoin_plan::plan::bounds::number_bits;
 
-use crate::codegen::Step;
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::query::Query;
 use crate::exec::relation::{Relation, Source};
-use crate::expr::{Expr, ExprKind};
-use crate::plan::bounds::number_bits;
-use crate::{Error, Result};
 
 impl Relation {
     /// Adds the row id of each row: its position in its table.

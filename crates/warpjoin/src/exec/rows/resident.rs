@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use warpjoin_codegen::Constants;
+use warpjoin_columns::column::{ColumnStatistics, ColumnType};
+use warpjoin_columns::table::{Shard, ShardColumn, Table};
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, Ptr};
 use warpjoin_kernels::common::{PackValidityParams, control};
 
-use crate::codegen::Constants;
-use crate::column::{ColumnStatistics, ColumnType};
 use crate::exec::launch::Strides;
 use crate::exec::query::{Query, read_report};
 use crate::exec::relation::{Intermediate, Relation};
-use crate::table::{Shard, ShardColumn, Table};
-use crate::{Error, Result};
 
 impl Query<'_> {
     /// Runs the last pipeline and makes a table of its rows.

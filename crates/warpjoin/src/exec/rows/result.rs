@@ -4,10 +4,10 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 
 use rayon::prelude::*;
+use warpjoin_columns::Result;
+use warpjoin_columns::column::{ColumnType, Validity, decode};
 use warpjoin_device::Buffer;
 
-use crate::Result;
-use crate::column::{ColumnType, Validity, decode};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, Relation};
 

@@ -1,10 +1,10 @@
 //! Allocation of rows of columns, and copies between them.
 
+use warpjoin_columns::Result;
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::devices::place_of;
 use warpjoin_device::{MemoryPlace, Stream};
 
-use crate::Result;
-use crate::column::ColumnType;
-use crate::devices::place_of;
 use crate::exec::relation::{IntermediateColumn, IntermediateShard};
 
 /// Bytes of a row of columns.

@@ -1,11 +1,12 @@
 //! Shares rows between several pipelines, or with another plan.
 
-use crate::Result;
-use crate::codegen::Step;
+use warpjoin_codegen::Step;
+use warpjoin_columns::Result;
+use warpjoin_plan::plan::Share;
+use warpjoin_plan::plan::physical::Found;
+
 use crate::exec::query::Query;
 use crate::exec::relation::{Relation, Source};
-use crate::plan::Share;
-use crate::plan::physical::Found;
 impl Query<'_> {
     /// Rows that earlier plans have left and this one needs.
     pub(in crate::exec) fn find_rows<'p>(&mut self, wanted: &'p [Found]) -> Vec<(&'p Found, Relation)> {

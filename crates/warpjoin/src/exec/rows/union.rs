@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{Sink, SinkShape, common_columns};
+use warpjoin_columns::{Error, Result};
+
 use super::room::{allocate_in_order, copy_rows};
-use crate::codegen::{Sink, SinkShape, common_columns};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, IntermediateShard, Relation, Source};
-use crate::{Error, Result};
 
 impl Query<'_> {
     /// Runs all relations into rows of the same columns. Their types are equal; bounds, nulls and dictionaries may

@@ -1,5 +1,7 @@
 //! Launches of the kernels that find an order: `sort.cu` and `top_k.cu`.
 
+use warpjoin_codegen::Constants;
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, Launch, ModuleSource, Ptr, Stream};
 use warpjoin_kernels::common::BLOCK_SUMS;
 use warpjoin_kernels::padded;
@@ -9,11 +11,9 @@ use warpjoin_kernels::sort::{
     top_k_state,
 };
 
-use crate::codegen::Constants;
 use crate::exec::entry_kernels::{EntryKernels, EntryLaunches};
 use crate::exec::launch::Strides;
 use crate::exec::query::Query;
-use crate::{Error, Result};
 
 /// Shared memory for a block's sums (u64), in bytes.
 const SUMS_BYTES: u32 = BLOCK_SUMS * 8;

@@ -7,22 +7,22 @@
 
 use std::sync::Arc;
 
+use warpjoin_codegen::{Sink, SinkShape, SortShape};
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::{Buffer, Event, Stream};
 use warpjoin_kernels::common::{control, status};
 use warpjoin_kernels::sort::{SORT_FEW_ROWS, SORT_FEW_WORDS};
+use warpjoin_plan::plan::SortKey;
+use warpjoin_plan::plan::ordered::OutputRange;
 
 use super::kernels::{KeyWord, Moved, SortKernels, SortLaunches, SortStep, TopK};
 use super::ranges::ByRanges;
-use crate::codegen::{Sink, SinkShape, SortShape};
-use crate::column::ColumnType;
 use crate::exec::exchange::Owners;
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Pending, PendingDevice, Query};
 use crate::exec::relation::{Intermediate, IntermediateShard, Relation, Source};
 use crate::exec::rows::allocate_in_order;
-use crate::plan::SortKey;
-use crate::plan::ordered::OutputRange;
-use crate::{Error, Reason, Result};
 
 /// Maximum needed rows of each of several devices that are gathered on one.
 const GATHERED_ROWS_MAX: u64 = 1 << 20;

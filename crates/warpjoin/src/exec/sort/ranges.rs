@@ -7,20 +7,20 @@
 
 use std::ops::Range;
 
+use warpjoin_codegen::SortShape;
+use warpjoin_columns::Result;
+use warpjoin_columns::column::ColumnType;
+use warpjoin_columns::devices::{ColumnBytes, Outbound, SpilledColumns};
 use warpjoin_device::{Buffer, Cause, Stream};
+use warpjoin_plan::options::MemoryUse;
 
 use super::order::sample_words;
-use crate::Result;
-use crate::codegen::SortShape;
-use crate::column::ColumnType;
-use crate::devices::{ColumnBytes, Outbound, SpilledColumns};
 use crate::exec::exchange::{SplitKernels, split_by_ranges};
 use crate::exec::launch::{Lane, share_of};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, IntermediateColumn, IntermediateShard};
 use crate::exec::rows::{AppendedRows, allocate, copy_rows, row_bytes};
-use crate::options::MemoryUse;
 
 /// Bytes that sorting takes for each row besides the row: two copies of a key word, three of a row number, and tile
 /// status.

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use arrow::datatypes::DataType;
+use warpjoin_columns::column::{ColumnType, Domain};
+use warpjoin_columns::expr::{CompareOp, Expr, ExprKind, Scalar};
+use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_kernels::window::window_kind as kind;
+use warpjoin_plan::plan::build::{case, compare};
+use warpjoin_plan::plan::{AggregateCall, Fold};
+use warpjoin_plan::window::{Frame, FrameBound, WindowCall, WindowFunction};
 
 use super::fold::{Form, FrameFold, FrameState, ScanOp, Segments};
-use crate::column::{ColumnType, Domain};
-use crate::expr::{CompareOp, Expr, ExprKind, Scalar};
-use crate::plan::build::{case, compare};
-use crate::plan::{AggregateCall, Fold};
-use crate::window::{Frame, FrameBound, WindowCall, WindowFunction};
-use crate::{Error, Reason, Result};
 
 /// A column that kernels compute. Arguments are positions among the stored columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,13 +75,11 @@ impl Raw {
     }
 }
 
-impl WindowCall {
-    /// Whether values are compared.
-    pub(super) fn is_extreme(&self) -> bool {
-        match self.function {
-            WindowFunction::Aggregate(function) => matches!(function.fold(), Some(Fold::Min | Fold::Max)),
-            _ => false,
-        }
+/// Whether a call compares values.
+pub(super) fn is_extreme(call: &WindowCall) -> bool {
+    match call.function {
+        WindowFunction::Aggregate(function) => matches!(function.fold(), Some(Fold::Min | Fold::Max)),
+        _ => false,
     }
 }
 
@@ -173,6 +171,7 @@ impl Made {
                     (None, None) => return Err(Reason::Aggregate(format!("{function} of a window")).into()),
                 }
             }
+            function => return Err(Error::internal(format!("no column for {function}"))),
         })
     }
 

@@ -6,27 +6,27 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use warpjoin_codegen::{Sink, SinkShape, SortShape, Step, WindowKeys};
+use warpjoin_columns::column::{ColumnType, Domain};
+use warpjoin_columns::expr::{Expr, ExprKind};
+use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::Buffer;
 use warpjoin_kernels::common::control;
 use warpjoin_kernels::window::{WINDOW_WORDS, window_kind as kind};
+use warpjoin_plan::plan::SortKey;
+use warpjoin_plan::plan::build::{ExprList, columns_of};
+use warpjoin_plan::plan::ordered::{OutputRange, WindowNode};
+use warpjoin_plan::window::{Frame, FrameBound};
 
-use super::calls::{Made, Raw};
+use super::calls::{Made, Raw, is_extreme};
 use super::fold::{ScanOp, Segments};
-use super::frames::{RangeKey, Tree};
+use super::frames::{RangeKey, Tree, is_range};
 use super::kernels::{Bounds, Fold, FrameOf, MaskedWord, Values, WindowLaunches, compile_window};
-use crate::codegen::{Sink, SinkShape, SortShape, Step, WindowKeys};
-use crate::column::{ColumnType, Domain};
 use crate::exec::entry_kernels::{EntryKernels, EntryLaunches};
 use crate::exec::query::Query;
 use crate::exec::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation, Source};
 use crate::exec::rows::{allocate, row_bytes};
 use crate::exec::sort::ByRanges;
-use crate::expr::{Expr, ExprKind};
-use crate::plan::SortKey;
-use crate::plan::build::{ExprList, columns_of};
-use crate::plan::ordered::{OutputRange, WindowNode};
-use crate::window::{Frame, FrameBound};
-use crate::{Error, Reason, Result};
 
 /// Bytes of a row for the bounds of partitions and peers, and for each call: scans and their results.
 const BOUNDS_BYTES: u64 = 16;
@@ -159,13 +159,13 @@ fn store(relation: &mut Relation, node: WindowNode<'_>) -> (Stored, Vec<Option<u
     for call in node.calls {
         arguments.push(call.argument.as_ref().map(|argument| {
             let position = list.position(argument);
-            if call.is_extreme() {
+            if is_extreme(call) {
                 compared.push(position);
             }
             position
         }));
     }
-    let has_range = node.calls.iter().any(|call| call.function.spec().reads_frame && call.frame.is_range());
+    let has_range = node.calls.iter().any(|call| call.function.spec().reads_frame && is_range(call.frame));
     let range_key = node.order_by.first().filter(|_| has_range).map(|key| list.position(&key.expr));
     let columns = list.exprs.len();
     let keys = node.keys().into_iter().map(|key| SortKey { expr: list.add(&key.expr), ..key }).collect();

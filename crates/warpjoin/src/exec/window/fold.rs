@@ -1,14 +1,13 @@
 //! Aggregates over frames: which operation folds the values, which scans it needs, and how results are stored.
 
 use arrow::datatypes::DataType;
+use warpjoin_codegen::{Kind, Range, range_of_type};
+use warpjoin_columns::column::{ColumnType, Domain};
+use warpjoin_columns::expr::{Expr, ExprKind, Scalar};
+use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_kernels::window::window_kind as kind;
-
-use crate::codegen::{Kind, Range, range_of_type};
-use crate::column::{ColumnType, Domain};
-use crate::expr::{Expr, ExprKind, Scalar};
-use crate::plan::{AggregateCall, AggregateFunction, Fold, State};
-use crate::window::{Frame, FrameBound};
-use crate::{Error, Reason, Result};
+use warpjoin_plan::plan::{AggregateCall, AggregateFunction, Fold, State};
+use warpjoin_plan::window::{Frame, FrameBound};
 
 /// Maximum rows of a stretch: no device has more rows.
 const PERIOD_MAX: u64 = u32::MAX as u64;
@@ -251,8 +250,9 @@ fn sum_domain(range: Range, data_type: &DataType, rows_bits: u32) -> (bool, Doma
 
 #[cfg(test)]
 mod tests {
+    use warpjoin_columns::column::Layout;
+
     use super::*;
-    use crate::column::Layout;
 
     #[test]
     fn sums_are_stored_in_8_or_16_bytes() {

@@ -2,16 +2,16 @@
 //! trees that fold frames of any length.
 
 use arrow::datatypes::{DataType, TimeUnit};
+use warpjoin_codegen::{Range, range_of_type};
+use warpjoin_columns::column::{ColumnType, Domain};
+use warpjoin_columns::{Reason, Result};
 use warpjoin_device::{Buffer, Ptr};
 use warpjoin_kernels::window::{WINDOW_FANOUT, WindowRangeParams, WindowTreeParams, window_kind as kind};
+use warpjoin_plan::plan::SortKey;
+use warpjoin_plan::window::{Distance, Frame, FrameBound};
 
 use super::fold::ScanOp;
 use super::kernels::{Bounds, FrameOf, Values, WindowLaunches};
-use crate::codegen::{Range, range_of_type};
-use crate::column::{ColumnType, Domain};
-use crate::plan::SortKey;
-use crate::window::{Distance, Frame, FrameBound};
-use crate::{Reason, Result};
 
 /// Maximum distance: added to a value of at most 2^126, it does not overflow 128 bits.
 const UNITS_MAX: i128 = 10i128.pow(38);
@@ -46,47 +46,43 @@ fn limits_of(data_type: &DataType) -> Option<Range> {
     }
 }
 
-impl Frame {
-    /// Checks that devices support its RANGE bounds over rows of this order.
-    ///
-    /// # Errors
-    /// The reason why not.
-    pub(in crate::exec) fn check(self, order_by: &[SortKey]) -> Result<(), Reason> {
-        [self.start, self.end].into_iter().try_for_each(|bound| bound.check(order_by))
-    }
-
-    /// Whether one of its bounds is a RANGE bound.
-    pub(super) fn is_range(self) -> bool {
-        self.start.is_range() || self.end.is_range()
-    }
+/// Checks that devices support the RANGE bounds of a frame over rows of this order.
+///
+/// # Errors
+/// The reason why not.
+pub(in crate::exec) fn check_frame(frame: Frame, order_by: &[SortKey]) -> Result<(), Reason> {
+    [frame.start, frame.end].into_iter().try_for_each(|bound| check_bound(bound, order_by))
 }
 
-impl FrameBound {
-    fn check(self, order_by: &[SortKey]) -> Result<(), Reason> {
-        let Self::Range { distance, .. } = self else { return Ok(()) };
-        let [key] = order_by else {
-            return Err(Reason::Aggregate(format!("over a RANGE frame with {} order keys", order_by.len())));
+/// Whether one of the bounds of a frame is a RANGE bound.
+pub(super) fn is_range(frame: Frame) -> bool {
+    frame.start.is_range() || frame.end.is_range()
+}
+
+fn check_bound(bound: FrameBound, order_by: &[SortKey]) -> Result<(), Reason> {
+    let FrameBound::Range { distance, .. } = bound else { return Ok(()) };
+    let [key] = order_by else {
+        return Err(Reason::Aggregate(format!("over a RANGE frame with {} order keys", order_by.len())));
+    };
+    let data_type = &key.expr.data_type;
+    let fits = limits_of(data_type).is_some()
+        && match distance {
+            Distance::Units(units) => !data_type.is_floating() && (0..=UNITS_MAX).contains(&units),
+            Distance::Months(months, days) => {
+                *data_type == DataType::Date32 && months <= i32::MAX as u32 && days <= i32::MAX as u32
+            }
+            Distance::Double(bits) => {
+                let value = f64::from_bits(bits);
+                let is_of_type = *data_type == DataType::Float64 || f64::from(value as f32) == value;
+                // A half is stored as no float of devices.
+                *data_type != DataType::Float16
+                    && data_type.is_floating()
+                    && is_of_type
+                    && value.is_finite()
+                    && value >= 0.0
+            }
         };
-        let data_type = &key.expr.data_type;
-        let fits = limits_of(data_type).is_some()
-            && match distance {
-                Distance::Units(units) => !data_type.is_floating() && (0..=UNITS_MAX).contains(&units),
-                Distance::Months(months, days) => {
-                    *data_type == DataType::Date32 && months <= i32::MAX as u32 && days <= i32::MAX as u32
-                }
-                Distance::Double(bits) => {
-                    let value = f64::from_bits(bits);
-                    let is_of_type = *data_type == DataType::Float64 || f64::from(value as f32) == value;
-                    // A half is stored as no float of devices.
-                    *data_type != DataType::Float16
-                        && data_type.is_floating()
-                        && is_of_type
-                        && value.is_finite()
-                        && value >= 0.0
-                }
-            };
-        if fits { Ok(()) } else { Err(Reason::Aggregate(format!("over a RANGE frame of {data_type}"))) }
-    }
+    if fits { Ok(()) } else { Err(Reason::Aggregate(format!("over a RANGE frame of {data_type}"))) }
 }
 
 impl RangeKey {
@@ -133,7 +129,7 @@ impl WindowLaunches<'_> {
         bounds: &Bounds,
     ) -> Result<Buffer> {
         let FrameBound::Range { is_following, distance } = bound else {
-            return Err(crate::Error::internal("a RANGE bound without a distance"));
+            return Err(warpjoin_columns::Error::internal("a RANGE bound without a distance"));
         };
         let out = self.on.stream.alloc(self.rows * 4)?;
         let (form, amount) = match distance {
@@ -162,7 +158,8 @@ impl WindowLaunches<'_> {
 
     /// The tree over the values of an argument.
     pub(super) fn tree(&mut self, op: ScanOp, values: &Values<'_>) -> Result<Tree> {
-        let entry = op.tree_entry().ok_or_else(|| crate::Error::internal("a tree for an operation without one"))?;
+        let entry =
+            op.tree_entry().ok_or_else(|| warpjoin_columns::Error::internal("a tree for an operation without one"))?;
         // Levels of more than one run, and behind the last of them its totals.
         let mut levels = vec![self.rows];
         while let Some(&rows) = levels.last().filter(|rows| **rows > WINDOW_FANOUT) {

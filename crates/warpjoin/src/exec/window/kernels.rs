@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use warpjoin_codegen::Constants;
+use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Buffer, DeviceKind, Launch, ModuleSource, Ptr};
 use warpjoin_kernels::KernelFile;
 use warpjoin_kernels::common::{BLOCK_THREADS, SCAN_ITEMS, scan_shared_bytes};
@@ -10,14 +12,12 @@ use warpjoin_kernels::window::{
     WindowValueParams, WindowValues, window_kind as kind,
 };
 use warpjoin_kernels::{KernelParams, padded};
+use warpjoin_plan::window::{Frame, FrameBound};
 
 use super::fold::{ScanOp, Segments};
-use crate::codegen::Constants;
 use crate::exec::entry_kernels::{EntryKernels, EntryLaunches};
 use crate::exec::launch::Strides;
 use crate::exec::query::Query;
-use crate::window::{Frame, FrameBound};
-use crate::{Error, Result};
 
 /// Maximum offset of a frame's bound: more rows than a device has.
 const OFFSET_MAX: i64 = 1 << 40;
@@ -335,8 +335,9 @@ fn offset(rows: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use warpjoin_codegen::prebuilt_modules;
+
     use super::*;
-    use crate::codegen::prebuilt_modules;
 
     #[test]
     fn kernels_of_one_entry_are_prebuilt() {

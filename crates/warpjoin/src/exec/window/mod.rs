@@ -7,3 +7,5 @@ mod evaluate;
 mod fold;
 mod frames;
 mod kernels;
+
+pub(super) use frames::check_frame;
