@@ -305,7 +305,6 @@ pub struct JoinPlan {
 
 /// Kinds of join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum JoinKind {
     /// Pairs that match.
     Inner,

@@ -33,7 +33,6 @@ pub struct WindowCall {
 /// Functions of a window. Positions count from 1. Rows with equal order keys are peers; without an order, all rows of a
 /// partition are peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum WindowFunction {
     /// The row's position. UInt64.
     RowNumber,

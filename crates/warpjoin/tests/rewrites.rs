@@ -2,13 +2,17 @@
 
 mod common;
 
+use std::fmt::{Display, Formatter};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
+use arrow::error::ArrowError;
 use warpjoin::exec::{self, JoinOrder, Materialization};
-use warpjoin::expr::{CompareOp, Expr};
+use warpjoin::expr::{CompareOp, DeferredScalar, Expr, ExprKind, Scalar};
 use warpjoin::plan::{AggregateCall, AggregateFunction, JoinKind, Plan, PlanKind, SortKey};
+use warpjoin::window::{Frame, WindowCall, WindowFunction};
 use warpjoin::{CodeTier, ExecOptions, QueryMetrics, Session, Table};
 
 use common::case::upload;
@@ -346,5 +350,84 @@ fn arguments_of_first_values_are_read_late() {
         let is_said = |line: &String| line.starts_with("late: ") && line.contains("text of 3000 rows");
         let is_late = |metrics: &QueryMetrics| metrics.decisions.iter().any(is_said);
         assert!(is_late(&late) && !is_late(&early), "{:?}", late.decisions);
+    }
+}
+
+/// A constant whose value changes between runs of one plan.
+#[derive(Debug)]
+struct Setting(AtomicU64);
+
+impl Display for Setting {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str("$k")
+    }
+}
+
+impl DeferredScalar for Setting {
+    fn value(&self) -> Result<Scalar, ArrowError> {
+        Ok(Scalar::Int(self.0.load(Ordering::Relaxed).into()))
+    }
+
+    fn bound(&self) -> Option<Scalar> {
+        self.value().ok()
+    }
+}
+
+/// The first rows of 50 partitions of 60 rows, by a value that occurs once in each.
+#[test]
+fn rows_that_can_not_be_first_are_dropped_before_a_window() {
+    let rows = batch(vec![
+        ("p", (0..3000).map(|row| row % 50).collect()),
+        ("v", (0..3000).map(|row| (row * 7919) % 3001).collect()),
+    ]);
+    for devices in [1, 2] {
+        let session = simulated().open(devices).expect("a session");
+        let table = upload(&session, &rows);
+        let call = WindowCall {
+            function: WindowFunction::RowNumber,
+            argument: None,
+            default: None,
+            ignores_nulls: false,
+            frame: Frame::PARTITION,
+            data_type: DataType::UInt64,
+        };
+        let fields = ["p", "v"].map(|name| Field::new(name, DataType::Int64, true));
+        let schema = Arc::new(Schema::new(
+            fields.into_iter().chain([Field::new("r", DataType::UInt64, false)]).collect::<Vec<_>>(),
+        ));
+        let kind = PlanKind::Window {
+            input: Box::new(scan(&table)),
+            partition_by: vec![int(0)],
+            order_by: vec![SortKey { expr: int(1), descending: false, nulls_first: false }],
+            calls: vec![call],
+        };
+        let window = Plan { kind, schema: schema.clone() };
+        let setting = Arc::new(Setting(AtomicU64::new(3)));
+        let constants = [
+            (ExprKind::Literal(Scalar::Int(3)), vec![3]),
+            // Zero and more than there are buckets: the plan for three rows would have kept too few.
+            (ExprKind::Deferred(setting.clone()), vec![3, 0, 1, 40, 70]),
+        ];
+        for (kind, values) in constants {
+            let constant = Expr { kind, data_type: DataType::UInt64, nullable: false };
+            let rank = Expr::column(2, DataType::UInt64, false);
+            let predicate = common::int_plans::compare(CompareOp::LessOrEqual, rank, constant);
+            let plan =
+                Plan { kind: PlanKind::Filter { input: Box::new(window.clone()), predicate }, schema: schema.clone() };
+            for value in values {
+                setting.0.store(value, Ordering::Relaxed);
+                let (plain, _) = run(&session, &plan, &ExecOptions { ranked_rows_min: Some(u64::MAX), ..as_given() });
+                assert_eq!(plain.len() as u64, 50 * value.min(60));
+                let (rows, metrics) = run(&session, &plan, &ExecOptions { ranked_rows_min: Some(0), ..as_given() });
+                assert_eq!(rows, plain, "{value}");
+                let is_said = metrics.decisions.iter().any(|line| line.starts_with("first rows: about"));
+                assert_eq!(is_said, value > 0, "{:?}", metrics.decisions);
+                if value == 3 {
+                    let sorted =
+                        metrics.pipelines.iter().filter(|it| it.name.contains("-> Window")).map(|it| it.rows_in);
+                    assert!(sorted.sum::<u64>() < 600, "{:?}", metrics.pipelines);
+                }
+            }
+        }
     }
 }

@@ -206,7 +206,6 @@ impl Oracle<'_> {
                 JoinKind::ProbeAnti | JoinKind::ProbeOuter | JoinKind::Full => !is_matched,
                 JoinKind::NotIn => !is_matched && is_not_in(),
                 JoinKind::ProbeMark => true,
-                other => panic!("the oracle has no {other:?}"),
             } {
                 rows.push(put_out(&alone));
             }

@@ -262,8 +262,7 @@ fn probe_kind(kind: JoinKind) -> Result<ProbeKind> {
         JoinKind::ProbeAnti => ProbeKind::Anti,
         JoinKind::ProbeMark => ProbeKind::Mark,
         JoinKind::ProbeOuter => ProbeKind::Outer,
-        // NotIn and Full, which are rewritten before.
-        _ => return Err(Error::internal(format!("a {kind:?} that is made of others"))),
+        JoinKind::NotIn | JoinKind::Full => return Err(Error::internal(format!("a {kind:?} that is made of others"))),
     })
 }
 

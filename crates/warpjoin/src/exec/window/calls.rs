@@ -171,7 +171,6 @@ impl Made {
                     (None, None) => return Err(Reason::Aggregate(format!("{function} of a window")).into()),
                 }
             }
-            function => return Err(Error::internal(format!("no column for {function}"))),
         })
     }
 

@@ -113,19 +113,19 @@ fn orders() -> Vec<Edge> {
 fn predicates() -> Vec<Edge> {
     let inputs = vec![ints_table(300)];
     let source = input(&inputs, 0);
-    let conditions: Vec<(&str, Box<dyn FnOnce(Expr) -> Expr>)> = vec![
-        ("<= 1", Box::new(at_most(1))),
-        ("<= 0", Box::new(at_most(0))),
-        ("<= 1000", Box::new(at_most(1000))),
-        ("< 3", Box::new(|it| compare(CompareOp::Less, it, rank(3)))),
-        ("= 2", Box::new(|it| compare(CompareOp::Equal, it, rank(2)))),
-        ("5 >=", Box::new(|it| compare(CompareOp::GreaterOrEqual, rank(5), it))),
-        ("5 >", Box::new(|it| compare(CompareOp::Greater, rank(5), it))),
-        (">= 5", Box::new(|it| compare(CompareOp::GreaterOrEqual, it, rank(5)))),
-        ("<> 1", Box::new(|it| compare(CompareOp::NotEqual, it, rank(1)))),
-        ("from 2 to 4", Box::new(|it| and(compare(CompareOp::Greater, it.clone(), rank(1)), at_most(4)(it)))),
+    let conditions: [(&str, fn(Expr) -> Expr); 10] = [
+        ("<= 1", |it| at_most(1)(it)),
+        ("<= 0", |it| at_most(0)(it)),
+        ("<= 1000", |it| at_most(1000)(it)),
+        ("< 3", |it| compare(CompareOp::Less, it, rank(3))),
+        ("= 2", |it| compare(CompareOp::Equal, it, rank(2))),
+        ("5 >=", |it| compare(CompareOp::GreaterOrEqual, rank(5), it)),
+        ("5 >", |it| compare(CompareOp::Greater, rank(5), it)),
+        (">= 5", |it| compare(CompareOp::GreaterOrEqual, it, rank(5))),
+        ("<> 1", |it| compare(CompareOp::NotEqual, it, rank(1))),
+        ("from 2 to 4", |it| and(compare(CompareOp::Greater, it.clone(), rank(1)), at_most(4)(it))),
     ];
-    let of = |(name, condition): (&str, Box<dyn FnOnce(Expr) -> Expr>)| {
+    let of = |(name, condition): (&str, fn(Expr) -> Expr)| {
         let keys = vec![key_of(&source, KEY, false, false), key_of(&source, NUMBER, false, false)];
         let calls = vec![place(WindowFunction::RowNumber)];
         let plan = first_rows(&source, vec![column(&source, PARTITION)], keys, calls, condition);
