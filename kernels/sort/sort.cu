@@ -7,7 +7,7 @@
 //
 // sort_count_4, _8: rows before each digit, of all passes, in one read. Grid stride. Shared: passes x WJ_SORT_DIGITS u32,
 // 33 u64, u32.
-// sort_pass_4, _8: one pass, a tile a block. Shared: as SortTile.
+// sort_pass_4, _8: one pass, a tile a block. Shared: as SortTile. sort_pass_8_4: the same, and writes keys of 4 bytes.
 // sort_gather: columns by row number. sort_sample_4, _8: some key words.
 // Status: WJ_STATUS_FULL where a block waited in vain, which no block does whose predecessors run.
 #include "common/control.cuh"
@@ -189,7 +189,8 @@ WJ_UNROLL
     }
 }
 
-template <class Key>
+// Out: type of the keys that are written. A narrower one has no bits of earlier digits.
+template <class Key, class Out>
 WJ_DEVICE void sort_tile(const SortPassParams& p) {
     const SortTile tile = open_sort_tile<Key>();
     const u32 tile_rows = pass_threads() * WJ_SORT_ITEMS;
@@ -239,13 +240,15 @@ WJ_UNROLL
     find_targets(p, tile, number);
     __syncthreads();
     u32 targets[WJ_SORT_ITEMS];
-    Key* keys_out = reinterpret_cast<Key*>(p.keys_out);
+    Out* keys_out = reinterpret_cast<Out*>(p.keys_out);
 WJ_UNROLL
     for (u32 item = 0; item < WJ_SORT_ITEMS; ++item) {
         const u32 place = item * pass_threads() + threadIdx.x;
         const Key key = stage[place];
         targets[item] = tile.targets[(u32)(key >> shift) & mask] + place;
-        if (keys_out != nullptr && place < rows) keys_out[targets[item]] = key;
+        if (keys_out != nullptr && place < rows) {
+            keys_out[targets[item]] = sizeof(Out) < sizeof(Key) ? (Out)(key >> p.dropped_bits) : (Out)key;
+        }
     }
     if (p.numbers_out == nullptr) return;
     __syncthreads();
@@ -260,8 +263,9 @@ WJ_UNROLL
     }
 }
 
-WJ_ENTRY_RESIDENT(sort_pass_4, SortPassParams, WJ_SORT_THREADS, 2) { sort_tile<u32>(p); }
-WJ_ENTRY_RESIDENT(sort_pass_8, SortPassParams, WJ_SORT_THREADS, 2) { sort_tile<u64>(p); }
+WJ_ENTRY_RESIDENT(sort_pass_4, SortPassParams, WJ_SORT_THREADS, 2) { sort_tile<u32, u32>(p); }
+WJ_ENTRY_RESIDENT(sort_pass_8, SortPassParams, WJ_SORT_THREADS, 2) { sort_tile<u64, u64>(p); }
+WJ_ENTRY_RESIDENT(sort_pass_8_4, SortPassParams, WJ_SORT_THREADS, 2) { sort_tile<u64, u32>(p); }
 
 template <class T>
 WJ_DEVICE void gather_value(const u8* source, u64 from, u8* target, u64 to) {

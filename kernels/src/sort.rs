@@ -72,7 +72,7 @@ params! {
     }
 
     /// Moves rows to the places that a digit of their keys has, in the order in which they came.
-    pub struct SortPassParams<'a, B> for ["sort_pass_4", "sort_pass_8"] {
+    pub struct SortPassParams<'a, B> for ["sort_pass_4", "sort_pass_8", "sort_pass_8_4"] {
         /// Key words, of 4 or of 8 bytes: `rows`.
         keys: Ptr<'a, B, *const u8>,
         /// Numbers of the rows, or any values that move with them; none: the places of the rows.
@@ -83,6 +83,8 @@ params! {
         shift: u64,
         /// Bits of the digit, at most 8.
         bits: u64,
+        /// Low bits that narrower keys are written without.
+        dropped_bits: u64,
         /// `SORT_DIGITS`: rows before each digit.
         sums: Ptr<'a, B, *const u64>,
         /// Tiles x `SORT_DIGITS`, zeroed: what tiles tell each other.

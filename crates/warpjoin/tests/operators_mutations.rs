@@ -304,6 +304,7 @@ fn looks_back(module: &ModuleSource, seed: u64) -> bool {
             rows: 3 * TILE_ROWS,
             shift: 0,
             bits: 8,
+            dropped_bits: 0,
             sums: Ptr::of(&buffers[1]),
             published: Ptr::of(&buffers[2]),
             next_tile: Ptr::of(&buffers[3]),

@@ -46,6 +46,8 @@ type ByWidth = [&'static str; 2];
 
 const COUNT: ByWidth = ["sort_count_4", "sort_count_8"];
 const PASS: ByWidth = ["sort_pass_4", "sort_pass_8"];
+/// A pass over words of 8 bytes that writes words of 4.
+const NARROWING_PASS: &str = "sort_pass_8_4";
 const SAMPLE: ByWidth = ["sort_sample_4", "sort_sample_8"];
 const GATHER: &str = "sort_gather";
 const DIGIT: ByWidth = ["top_k_digit_4", "top_k_digit_8"];
@@ -74,7 +76,13 @@ impl SortStep {
         match self {
             Self::TopK => word_bits.iter().take(1).flat_map(|bits| [of(DIGIT, bits), of(COLLECT, bits)]).collect(),
             Self::Few => vec![FEW],
-            Self::Radix => word_bits.iter().flat_map(|bits| [of(COUNT, bits), of(PASS, bits)]).collect(),
+            Self::Radix => word_bits
+                .iter()
+                .flat_map(|bits| {
+                    let narrowing = if *bits > u32::BITS { &[NARROWING_PASS, PASS[0]][..] } else { &[] };
+                    [of(COUNT, bits), of(PASS, bits)].into_iter().chain(narrowing.iter().copied())
+                })
+                .collect(),
             Self::Sample => word_bits.iter().take(1).map(|bits| of(SAMPLE, bits)).collect(),
             Self::Gather => vec![GATHER],
         }
@@ -162,7 +170,8 @@ impl SortLaunches<'_> {
         Ok(sorted)
     }
 
-    /// Sorts rows by a word: by `keys` if given, else by the word in row order.
+    /// Sorts rows by a word: by `keys` if given, else by the word in row order. If nobody reads the sorted keys, later passes
+    /// move only the bits of a key that they need.
     pub(super) fn sweep(
         &mut self,
         word: &KeyWord<'_>,
@@ -170,7 +179,7 @@ impl SortLaunches<'_> {
         mut keys: Option<Buffer>,
         moved: Moved<'_>,
     ) -> Result<()> {
-        let width = word.width_bytes();
+        let mut width = word.width_bytes();
         let passes = word.bits.div_ceil(SORT_DIGIT_BITS).max(1);
         let digit_bits = word.bits.div_ceil(passes).max(1);
         let block_threads = self.on.threads(SORT_THREADS);
@@ -198,24 +207,35 @@ impl SortLaunches<'_> {
         let blocks = u32::try_from(tiles).map_err(|_| Error::internal("more tiles than blocks"))?;
         // Rows of each warp, of the tile, and where they go, by digit.
         let by_digit_bytes = SORT_DIGITS * 4 * (block_threads / 32 + 2);
-        let shared_bytes = tile_rows as u32 * width as u32 + by_digit_bytes + BLOCK_SUMS * 4 + 4;
-        let launch = Launch { blocks, block_threads, shared_bytes };
         let mut values: Option<Buffer> = None;
+        // Bits that the present keys lack.
+        let mut dropped = 0;
         for pass in 0..passes {
             let is_last = pass + 1 == passes;
-            let shift = pass * digit_bits;
-            let next_keys = if is_last { None } else { Some(self.on.stream.alloc(rows * width)?) };
+            let (shift, sorted_bits) = (pass * digit_bits, (pass + 1) * digit_bits);
+            let narrows = width == 8
+                && !is_last
+                && moved.sorted_keys.is_none()
+                && word.bits.saturating_sub(sorted_bits) <= u32::BITS;
+            let (entry, next_width) = match narrows {
+                true => (NARROWING_PASS, 4),
+                false => (PASS[usize::from(width == 8)], width),
+            };
+            let next_keys = if is_last { None } else { Some(self.on.stream.alloc(rows * next_width)?) };
+            let shared_bytes = tile_rows as u32 * width as u32 + by_digit_bytes + BLOCK_SUMS * 4 + 4;
+            let launch = Launch { blocks, block_threads, shared_bytes };
             let moves = !is_last && moved.sorted_values.is_some();
             let next_values = if moves { Some(self.on.stream.alloc(rows * 4)?) } else { None };
             self.on.launch(
-                word.entry(PASS),
+                entry,
                 launch,
                 &SortPassParams {
                     keys: Ptr::of(keys.as_ref().unwrap_or(word.buffer)),
                     numbers: values.as_ref().or(moved.values).map(Ptr::of),
                     rows,
-                    shift: shift.into(),
+                    shift: (shift - dropped).into(),
                     bits: digit_bits.min(word.bits - shift.min(word.bits)).into(),
+                    dropped_bits: (sorted_bits - dropped).into(),
                     sums: Ptr::at(&sums, u64::from(pass) * digits),
                     published: Ptr::at(&published, u64::from(pass) * tiles * digits),
                     next_tile: Ptr::at(&sums, finished + 1 + u64::from(pass)),
@@ -226,6 +246,10 @@ impl SortLaunches<'_> {
             )?;
             keys = next_keys;
             values = next_values;
+            width = next_width;
+            if narrows {
+                dropped = sorted_bits;
+            }
         }
         Ok(())
     }
@@ -327,7 +351,7 @@ impl SortLaunches<'_> {
 }
 
 fn sort_module() -> ModuleSource {
-    Constants::USUAL.module(warpjoin_kernels::SORT, [&COUNT[..], &PASS, &[GATHER], &SAMPLE].concat())
+    Constants::USUAL.module(warpjoin_kernels::SORT, [&COUNT[..], &PASS, &[NARROWING_PASS, GATHER], &SAMPLE].concat())
 }
 
 fn top_k_module() -> ModuleSource {
