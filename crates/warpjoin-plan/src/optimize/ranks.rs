@@ -9,7 +9,7 @@ use warpjoin_columns::expr::build::zero;
 use warpjoin_columns::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, OrderPart, Scalar};
 
 use super::estimate::estimate;
-use super::safety::never_fails;
+use super::safety::{is_plain, never_fails};
 use crate::plan::build::{aggregate, arithmetic, case, cast, column, columns, compare, join_node, numbered, project};
 use crate::plan::rewrite::words_of;
 use crate::plan::{AggregateCall, AggregateFunction, InputTables, JoinKind, JoinPlan, Plan, PlanKind};
@@ -85,7 +85,9 @@ impl<'a> Ranked<'a> {
                 let is_rank = matches!(call.function, WindowFunction::RowNumber | WindowFunction::Rank);
                 // Groups have one zero, partitions two.
                 let is_grouped = !partition_by.iter().any(|key| key.data_type.is_floating());
-                let is_possible = is_rank && is_grouped && !order_by.is_empty() && calls.iter().all(looks_back);
+                let is_there = (0..input.schema.fields().len()).all(|column| is_plain(input, column));
+                let is_ranked = is_rank && is_grouped && !order_by.is_empty();
+                let is_possible = is_ranked && is_there && calls.iter().all(looks_back);
                 let window_input: &Plan = input;
                 is_possible.then_some(Self { window_input, partition_by, rank_max })
             }
