@@ -190,7 +190,7 @@ impl Query<'_> {
             let mut target = allocate_in_order(&stream, &columns, slice.rows)?;
             target.rows = slice.rows;
             let parts = parts(shard, &target, &outputs);
-            if candidates.is_some() || !sort_in_place(&mut on, &words, shard.rows, slice, &parts, self.few_rows())? {
+            if candidates.is_some() || !sort_with_keys(&mut on, &words, shard.rows, slice, &parts, self.few_rows())? {
                 let numbers = order_of(&mut on, &words, shard.rows, slice, candidates, self.few_rows())?;
                 let parts: Vec<_> = parts.iter().map(|part| (part.from, part.to, part.width_bytes)).collect();
                 on.gather(numbers.as_ref(), slice.first, slice.rows, &parts)?;
@@ -309,7 +309,7 @@ impl Slice {
     }
 }
 
-/// Chooses how rows are sorted, for [`order_of`] and [`sort_in_place`].
+/// Chooses how rows are sorted, for [`order_of`] and [`sort_with_keys`].
 fn sort_step(word_bits: &[u32], rows: u64, few_rows: u64) -> SortStep {
     let is_few = rows <= few_rows && (1..=SORT_FEW_WORDS).contains(&word_bits.len());
     if is_few { SortStep::Few } else { SortStep::Radix }
@@ -416,9 +416,9 @@ fn parts<'a>(from: &'a IntermediateShard, to: &'a IntermediateShard, outputs: &[
     parts
 }
 
-/// Sorts all rows of a shard in place, if they consist of a word and at most 4 more bytes: no gather is needed then.
-/// Returns whether it did.
-fn sort_in_place(
+/// Sorts all rows of a shard by their only word if that is one of the output columns, so that it needs no gather, or if there are
+/// 4 other bytes, which move with it. Returns whether it did.
+fn sort_with_keys(
     on: &mut SortLaunches<'_>,
     words: &[KeyWord<'_>],
     rows: u64,
@@ -435,6 +435,14 @@ fn sort_in_place(
         }
         ([], [other]) if other.width_bytes == 4 => {
             Moved { values: Some(other.from), sorted_keys: None, sorted_values: Some(other.to) }
+        }
+        ([key], others) => {
+            let numbers = on.on.stream.alloc(rows * 4)?;
+            let moved = Moved { values: None, sorted_keys: Some(key.to), sorted_values: Some(&numbers) };
+            on.sweep(word, rows, None, moved)?;
+            let others: Vec<_> = others.iter().map(|part| (part.from, part.to, part.width_bytes)).collect();
+            on.gather(Some(&numbers), 0, rows, &others)?;
+            return Ok(true);
         }
         _ => return Ok(false),
     };
