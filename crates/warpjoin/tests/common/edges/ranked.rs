@@ -109,11 +109,14 @@ fn orders() -> Vec<Edge> {
     edges
 }
 
+/// Makes a condition on a rank.
+type Condition = fn(Expr) -> Expr;
+
 /// Everything that bounds a rank, and what does not.
 fn predicates() -> Vec<Edge> {
     let inputs = vec![ints_table(300)];
     let source = input(&inputs, 0);
-    let conditions: [(&str, fn(Expr) -> Expr); 10] = [
+    let conditions: [(&str, Condition); 10] = [
         ("<= 1", |it| at_most(1)(it)),
         ("<= 0", |it| at_most(0)(it)),
         ("<= 1000", |it| at_most(1000)(it)),
@@ -125,7 +128,7 @@ fn predicates() -> Vec<Edge> {
         ("<> 1", |it| compare(CompareOp::NotEqual, it, rank(1))),
         ("from 2 to 4", |it| and(compare(CompareOp::Greater, it.clone(), rank(1)), at_most(4)(it))),
     ];
-    let of = |(name, condition): (&str, fn(Expr) -> Expr)| {
+    let of = |(name, condition): (&str, Condition)| {
         let keys = vec![key_of(&source, KEY, false, false), key_of(&source, NUMBER, false, false)];
         let calls = vec![place(WindowFunction::RowNumber)];
         let plan = first_rows(&source, vec![column(&source, PARTITION)], keys, calls, condition);
