@@ -5,12 +5,13 @@
 //! each bucket has a row at or below it. About `k * (1 + 1/2 + ... + 1/k)` rows of a partition are at or below the bound.
 
 use arrow::datatypes::DataType;
-use warpjoin_columns::expr::build::zero;
 use warpjoin_columns::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, OrderPart, Scalar};
 
 use super::estimate::estimate;
 use super::safety::{is_plain, never_fails};
-use crate::plan::build::{aggregate, arithmetic, case, cast, column, columns, compare, join_node, numbered, project};
+use crate::plan::build::{
+    aggregate, arithmetic, case, cast, column, columns, compare, join_node, keys_or_constant, numbered, project,
+};
 use crate::plan::rewrite::words_of;
 use crate::plan::{AggregateCall, AggregateFunction, InputTables, JoinKind, JoinPlan, Plan, PlanKind};
 use crate::window::{Frame, FrameBound, WindowCall, WindowFunction};
@@ -173,10 +174,7 @@ fn with_first_rows(rows: Plan, partition_by: &[Expr], word: Vec<OrderPart>, rank
 
     let probed = |key: &Expr| key.remap(&|column| keys + 1 + column);
     let residual = compare(CompareOp::LessOrEqual, &probed(&word), &column(&bounds, keys));
-    let mut on: Vec<(Expr, Expr)> = columns(&bounds, keys).into_iter().zip(partition_by.iter().cloned()).collect();
-    if on.is_empty() {
-        on.push((zero(DataType::Int32), zero(DataType::Int32)));
-    }
+    let on = keys_or_constant(columns(&bounds, keys).into_iter().zip(partition_by.iter().cloned()).collect());
     let output = (keys + 1..keys + 1 + width).collect();
     let (kind, null_equals_null) = (JoinKind::Inner, true);
     join_node(JoinPlan { build: bounds, probe: rows, on, kind, null_equals_null, residual: Some(residual), output })

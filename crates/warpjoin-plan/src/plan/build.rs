@@ -104,9 +104,14 @@ pub fn sort(input: Plan, keys: Vec<SortKey>) -> Plan {
 /// Pairs of build and probe rows with equal keys, where nulls are equal; without keys, all pairs. Outputs all build
 /// columns, then all probe columns.
 pub fn join(build: Plan, probe: Plan, on: Vec<(Expr, Expr)>, kind: JoinKind) -> Plan {
-    let on = if on.is_empty() { vec![(zero(DataType::Int32), zero(DataType::Int32))] } else { on };
+    let on = keys_or_constant(on);
     let output = (0..build.schema.fields().len() + probe.schema.fields().len()).collect();
     join_node(JoinPlan { build, probe, on, kind, null_equals_null: true, residual: None, output })
+}
+
+/// The keys of a join; without any, a constant that all rows of both sides have.
+pub(crate) fn keys_or_constant(on: Vec<(Expr, Expr)>) -> Vec<(Expr, Expr)> {
+    if on.is_empty() { vec![(zero(DataType::Int32), zero(DataType::Int32))] } else { on }
 }
 
 /// A join. Columns have the names of its sides.

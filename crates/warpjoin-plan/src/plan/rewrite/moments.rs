@@ -8,7 +8,7 @@ use warpjoin_columns::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use warpjoin_columns::identity::Identity;
 
 use super::split::Part;
-use crate::plan::build::{ExprList, aggregate, case, column, columns, compare, join, project, where_not_null};
+use crate::plan::build::{ExprList, aggregate, case, cast, column, columns, compare, join, project, where_not_null};
 use crate::plan::{AggregateCall, AggregateFunction, JoinKind, Moment, Plan};
 
 /// Aggregates of an argument in the first pass: count, sum, minimum, maximum.
@@ -47,8 +47,7 @@ fn as_double(expr: &Expr) -> Expr {
     if expr.data_type == DataType::Float64 {
         return expr.clone();
     }
-    let kind = ExprKind::Cast(Box::new(expr.clone()));
-    Expr { kind, data_type: DataType::Float64, nullable: expr.nullable }
+    cast(expr.clone(), DataType::Float64)
 }
 
 fn double(kind: ExprKind) -> Expr {

@@ -37,12 +37,16 @@ impl KeyWord<'_> {
 
     /// The entry for words of this width.
     fn entry(self, of: ByWidth) -> &'static str {
-        of[usize::from(self.width_bytes() == 8)]
+        of_width(of, self.width_bytes())
     }
 }
 
 /// A kernel for words of 4 bytes and one for words of 8.
 type ByWidth = [&'static str; 2];
+
+fn of_width(of: ByWidth, width_bytes: u64) -> &'static str {
+    of[usize::from(width_bytes == 8)]
+}
 
 const COUNT: ByWidth = ["sort_count_4", "sort_count_8"];
 const PASS: ByWidth = ["sort_pass_4", "sort_pass_8"];
@@ -219,7 +223,7 @@ impl SortLaunches<'_> {
                 && word.bits.saturating_sub(sorted_bits) <= u32::BITS;
             let (entry, next_width) = match narrows {
                 true => (NARROWING_PASS, 4),
-                false => (PASS[usize::from(width == 8)], width),
+                false => (of_width(PASS, width), width),
             };
             let next_keys = if is_last { None } else { Some(self.on.stream.alloc(rows * next_width)?) };
             let shared_bytes = tile_rows as u32 * width as u32 + by_digit_bytes + BLOCK_SUMS * 4 + 4;
