@@ -33,6 +33,8 @@ pub enum EngineKind {
 pub enum Settings {
     /// The defaults, except that inputs of any size go to the devices.
     Defaults,
+    /// The defaults, as users have them: plans are not checked, and stock DataFusion has as many partitions as cores.
+    AsUsed,
     /// Decisions that the cost model seldom takes for small test data: always runtime filters; with several devices also
     /// another join order and late columns.
     Forced,
@@ -149,12 +151,17 @@ impl Engine {
 
     /// A new session without tables.
     pub fn session(&self) -> SessionContext {
-        let config = SessionConfig::new().with_target_partitions(self.partitions).with_information_schema(true);
+        let config = match self.settings {
+            Settings::AsUsed => SessionConfig::new(),
+            Settings::Defaults | Settings::Forced => SessionConfig::new().with_target_partitions(self.partitions),
+        };
+        let config = config.with_information_schema(true);
         let (device, devices) = match self.kind {
             EngineKind::Stock => {
                 // Dynamic filters of DataFusion 55.2 drop dictionary keys (apache/datafusion #24587), and -0.0 where the other
                 // side has 0.0. Set by name, which switches all kinds off; the field alone does not.
-                let config = config.set_bool("datafusion.optimizer.enable_dynamic_filter_pushdown", false);
+                let has_filters = self.settings == Settings::AsUsed;
+                let config = config.set_bool("datafusion.optimizer.enable_dynamic_filter_pushdown", has_filters);
                 let builder = SessionStateBuilder::new().with_config(config).with_default_features();
                 return SessionContext::new_with_state(builder.build());
             }
@@ -175,6 +182,7 @@ impl Engine {
         };
         let options = match self.settings {
             Settings::Defaults => defaults,
+            Settings::AsUsed => WarpjoinOptions { check_plans: false, on_fault: OnFault::default(), ..defaults },
             Settings::Forced => forced(defaults),
         };
         let state = SessionStateBuilder::new()

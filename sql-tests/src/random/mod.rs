@@ -79,6 +79,17 @@ impl Case {
         Self { sql: sql.into(), ..Self::new(seed) }
     }
 
+    /// A random query of `query_seed` over the tables of this case.
+    pub fn other_query(&self, query_seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(query_seed);
+        Self { seed: self.seed, sql: query::random_query(&mut rng, &self.tables), tables: self.tables.clone() }
+    }
+
+    /// Rows of the largest table.
+    pub fn rows_max(&self) -> usize {
+        self.tables.iter().map(|table| table.rows).max().unwrap_or(0)
+    }
+
     /// Runs and records the case; `None` if the engine's devices do not record.
     ///
     /// # Errors
@@ -233,13 +244,25 @@ impl Case {
 
     /// Loads the tables onto the devices if the case has resident tables.
     async fn load_tables(&self, context: &SessionContext) -> Result<(), DataFusionError> {
-        for table in self.tables.iter().filter(|_| self.has_resident_tables()) {
+        if self.has_resident_tables() { self.load_all_tables(context).await } else { Ok(()) }
+    }
+
+    /// Loads the tables onto the devices.
+    ///
+    /// # Errors
+    /// Returns an error if there is no room for them.
+    pub async fn load_all_tables(&self, context: &SessionContext) -> Result<(), DataFusionError> {
+        for table in &self.tables {
             load_table(context, &table.name).await?;
         }
         Ok(())
     }
 
-    fn session(&self, engine: &Engine) -> Result<SessionContext, DataFusionError> {
+    /// A session of `engine` with the tables.
+    ///
+    /// # Errors
+    /// Returns an error if the tables cannot be registered.
+    pub fn session(&self, engine: &Engine) -> Result<SessionContext, DataFusionError> {
         let context = engine.session();
         for table in &self.tables {
             let mut partitions = table.partitions();

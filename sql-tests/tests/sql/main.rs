@@ -6,6 +6,7 @@
 mod files;
 mod golden;
 mod large;
+mod latency;
 mod random;
 mod slt;
 

@@ -1,6 +1,7 @@
 //! Random queries, compared with stock DataFusion. By default they run on one to four simulated devices.
 //!
 //! - `WARPJOIN_RANDOM_QUERIES=5000` is the number of queries, `WARPJOIN_RANDOM_SEED=123` the first seed.
+//! - `WARPJOIN_RANDOM_TIER=interpreted` interprets all of them, `auto` none that the default does not; else one in three is.
 //! - `WARPJOIN_TEST_DEVICE=cuda WARPJOIN_TEST_DEVICES=1,2` selects the engines. Each seed uses one of them.
 //! - `WARPJOIN_RANDOM_STOP=1` stops at the first failure, `WARPJOIN_RANDOM_VERBOSE=1` prints each query with its time, and
 //!   `WARPJOIN_RANDOM_EXPLAIN=1` prints the plans of failing queries.
@@ -27,9 +28,19 @@ const SHARE_QUERIES_MIN: usize = 100;
 /// Most percent of queries, plus two, without an oracle because of bugs of stock DataFusion.
 const NO_ORACLE_PERCENT_MAX: usize = 1;
 
-fn setting(name: &str) -> Option<u64> {
+pub(super) fn setting(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")))
+}
+
+/// Whether the case of `seed` is interpreted, on one of `engines` engines.
+fn interprets(seed: u64, engines: usize) -> bool {
+    match std::env::var("WARPJOIN_RANDOM_TIER").as_deref() {
+        Err(_) => (seed / engines as u64).is_multiple_of(INTERPRETED_OF),
+        Ok("interpreted") => true,
+        Ok("auto") => false,
+        Ok(other) => panic!("WARPJOIN_RANDOM_TIER={other} is neither interpreted nor auto"),
+    }
 }
 
 /// Counts over all cases.
@@ -110,8 +121,7 @@ fn run_cases(name: &str, cases: usize, case: impl Fn(usize) -> Case + Send + Syn
                 let case = case(at);
                 let (seed, start) = (case.seed, Instant::now());
                 let engine = &engines[(seed % engines.len() as u64) as usize];
-                let interprets = (seed / engines.len() as u64).is_multiple_of(INTERPRETED_OF);
-                let interpreting = interprets.then(|| engine.interpreting());
+                let interpreting = interprets(seed, engines.len()).then(|| engine.interpreting());
                 let result = case.run(interpreting.as_ref().unwrap_or(engine), &stock).await.unwrap();
                 if setting("WARPJOIN_RANDOM_VERBOSE") == Some(1) {
                     announce(&format!("{seed}: {:.1} s: {}", start.elapsed().as_secs_f64(), case.sql));
