@@ -18,6 +18,9 @@ use crate::coverage::Coverage;
 /// A query that takes longer fails.
 const QUERY_TIME_MAX: Duration = Duration::from_secs(120);
 
+/// Stock DataFusion's `last_value ... IGNORE NULLS` over groups that several partitions merge.
+const INCONSISTENT_TYPES: &str = "inconsistent types in scalarvalue::iter_to_array";
+
 /// Kinds of errors. Two errors are equal if their kinds are equal; engines have different messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ErrorKind {
@@ -44,7 +47,7 @@ impl ErrorKind {
     pub fn of(error: &str) -> Self {
         let text = error.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-        if has(&["panicked", "internal error", "must match number of fields", "sanitycheckplan"]) {
+        if has(&["panicked", "internal error", "must match number of fields", "sanitycheckplan", INCONSISTENT_TYPES]) {
             Self::Bug
         } else if has(&["resources exhausted"]) {
             Self::Resources

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Schema, SchemaRef};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -36,6 +36,8 @@ pub(super) struct TableData {
     /// Rows of its batches.
     batch_rows: usize,
     partitions: usize,
+    /// 0.0 stands in place of -0.0.
+    pub(super) has_positive_zeros: bool,
 }
 
 const ROLES: [ColumnRole; 14] = [
@@ -94,6 +96,7 @@ impl TableData {
             rows,
             batch_rows: rng.random_range(1..=rows.max(1)).max(rows / 20 + 1),
             partitions: [1, 1, 2, 3, 5][rng.random_range(0..5)],
+            has_positive_zeros: false,
         }
     }
 
@@ -105,7 +108,11 @@ impl TableData {
     /// Its rows in partitions, some of them empty, of sliced batches.
     pub(super) fn partitions(&self) -> Vec<Vec<RecordBatch>> {
         let mut partitions = vec![vec![]; self.partitions];
-        let columns: Vec<ArrayRef> = self.columns.iter().map(ColumnData::values).collect();
+        let values = |column: &ColumnData| {
+            let values = column.values();
+            if self.has_positive_zeros { positive_zeros(&values) } else { values }
+        };
+        let columns: Vec<ArrayRef> = self.columns.iter().map(values).collect();
         for (number, start) in (0..self.rows).step_by(self.batch_rows).enumerate() {
             let rows = self.batch_rows.min(self.rows - start);
             let columns = columns.iter().map(|column| column.slice(start, rows)).collect();
@@ -163,6 +170,19 @@ impl ColumnData {
     pub(super) fn extreme(&self, rng: &mut StdRng) -> Option<String> {
         let values = self.role.extremes(&self.data_type)?;
         Some(format!("arrow_cast('{}', '{}')", values[rng.random_range(0..values.len())], self.data_type))
+    }
+}
+
+/// The same values with 0.0 in place of -0.0.
+fn positive_zeros(values: &ArrayRef) -> ArrayRef {
+    match values.data_type() {
+        DataType::Float32 => {
+            Arc::new(values.as_primitive::<Float32Type>().unary::<_, Float32Type>(|value| value + 0.0))
+        }
+        DataType::Float64 => {
+            Arc::new(values.as_primitive::<Float64Type>().unary::<_, Float64Type>(|value| value + 0.0))
+        }
+        _ => Arc::clone(values),
     }
 }
 

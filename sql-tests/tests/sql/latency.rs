@@ -95,7 +95,9 @@ fn finish_compiling(context: &SessionContext) {
 
 async fn report(name: &str, mut queries: Vec<Timed>) {
     let Some(last) = queries.last() else { return announce(&format!("latency, {name}: no query")) };
+    let start = Instant::now();
     finish_compiling(&last.context);
+    announce(&format!("latency, {name}: kernels compiled {:.1} s longer", start.elapsed().as_secs_f64()));
     for query in &mut queries {
         query.compare().await;
     }

@@ -1,5 +1,6 @@
 //! The distinct values of a string column.
 
+mod bytes;
 mod interner;
 mod merge;
 
@@ -19,8 +20,9 @@ use rayon::prelude::*;
 
 use super::{bits, types};
 use crate::{Error, Reason, Result};
+use bytes::{adjacent_bytes, bytes_at, visit_bytes};
 pub(super) use interner::{Interner, Seed};
-use interner::{array_of, bytes_at, views_of, visit_bytes};
+use interner::{array_of, views_of};
 use merge::MergedStrings;
 
 /// Distinct strings of a column (n x 1, no nulls); a code is a position among them.
@@ -173,6 +175,15 @@ impl Dictionary {
     pub fn bytes(&self, code: u32) -> Option<&[u8]> {
         let code = code as usize;
         if code < self.len() { bytes_at(&self.stored, code) } else { None }
+    }
+
+    /// The bytes of some values, one behind the other, if they lie so.
+    #[doc(hidden)]
+    pub fn adjacent_bytes(&self, codes: Range<usize>) -> Option<&[u8]> {
+        if codes.end > self.len() {
+            return None;
+        }
+        adjacent_bytes(&self.stored, codes)
     }
 
     /// Visits the bytes of some values, each with its place among them; `None` when `visit` gives that, or there are not as many.

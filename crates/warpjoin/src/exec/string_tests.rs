@@ -12,7 +12,7 @@ use warpjoin_codegen::{Constants, DictionaryTest};
 use warpjoin_columns::Result;
 use warpjoin_columns::column::Dictionary;
 use warpjoin_columns::devices::{CopyLane, alloc_in_order};
-use warpjoin_device::{Buffer, Launch, ModuleSource, Ptr};
+use warpjoin_device::{Buffer, Launch, ModuleSource, Ptr, Stream};
 use warpjoin_kernels::common::BLOCK_THREADS;
 use warpjoin_kernels::string::{STAGE_BYTES, TILE, TestParams};
 
@@ -26,6 +26,8 @@ use crate::runtime::device_strings::{
 const PATTERN_BYTES: u32 = 256 * 8;
 /// Bytes that a thread gathers on the host at a time.
 const PIECE_BYTES: u64 = 16 << 20;
+/// Bytes that are copied between two looks at whether the query was cancelled.
+const COPY_BYTES: usize = 64 << 20;
 /// Threads that gather and upload.
 const UPLOADS_MAX: usize = 8;
 
@@ -48,10 +50,11 @@ impl StringPlaces {
         let tile_bytes: Vec<u64> = (ends.par_chunks_mut(TILE).zip(&tiles))
             .map(|(ends, tile)| {
                 let mut end = 0u64;
-                for (slot, code) in ends.iter_mut().zip(tile.clone()) {
-                    end += dictionary.bytes(code as u32).unwrap_or_default().len() as u64;
-                    *slot = u32::try_from(end).unwrap_or(u32::MAX);
-                }
+                dictionary.visit(tile.clone(), &mut |string, bytes| {
+                    end += bytes.len() as u64;
+                    ends[string] = u32::try_from(end).unwrap_or(u32::MAX);
+                    Some(())
+                });
                 end
             })
             .collect();
@@ -192,7 +195,6 @@ impl Query<'_> {
     }
 
     fn upload_strings(&mut self, device: usize, dictionary: &Dictionary, places: StringPlaces) -> Result<StringShard> {
-        let text = |code: usize| dictionary.bytes(code as u32).unwrap_or_default();
         let StringPlaces { strings, tiles, starts, ends, .. } = places;
         let text_bytes = starts[tiles.len()];
         // What outlives the query lies on a stream that does, too.
@@ -200,6 +202,42 @@ impl Query<'_> {
         let stream = self.session.device_set().load_streams()[device].clone();
         let stream = &budget.of_stream(stream);
         let bytes = alloc_in_order(stream, text_bytes + STRING_PADDING_BYTES)?;
+        match dictionary.adjacent_bytes(strings.clone()) {
+            Some(text) => self.upload_adjacent(stream, &bytes, text)?,
+            None => self.upload_gathered(stream, &bytes, dictionary, &tiles, &starts)?,
+        }
+        let shard = StringShard {
+            strings,
+            bytes,
+            tile_starts: stream.upload(bytemuck::cast_slice(&starts))?,
+            ends: stream.upload(if ends.is_empty() { &[0; 4] } else { bytemuck::cast_slice(&ends) })?,
+            text_bytes,
+        };
+        stream.synchronize()?;
+        self.metrics.uploaded_bytes += text_bytes + (ends.len() * 4 + starts.len() * 8) as u64;
+        Ok(shard)
+    }
+
+    /// Copies strings that lie one behind the other.
+    fn upload_adjacent(&self, stream: &Stream, target: &Buffer, text: &[u8]) -> Result<()> {
+        let mut at = 0;
+        for piece in text.chunks(COPY_BYTES) {
+            self.options.check_cancelled()?;
+            stream.write(target, at, piece)?;
+            at += piece.len() as u64;
+        }
+        Ok(stream.write(target, at, &[0; STRING_PADDING_BYTES as usize])?)
+    }
+
+    /// Brings the strings of `tiles`, which begin at `starts`, one behind the other, and copies them.
+    fn upload_gathered(
+        &self,
+        stream: &Stream,
+        target: &Buffer,
+        dictionary: &Dictionary,
+        tiles: &[Range<usize>],
+        starts: &[u64],
+    ) -> Result<()> {
         let mut pieces = vec![];
         let mut first = 0;
         while first < tiles.len() {
@@ -217,29 +255,21 @@ impl Query<'_> {
             let padding = if end == tiles.len() { STRING_PADDING_BYTES } else { 0 };
             let mut piece = Vec::with_capacity((starts[end] - starts[start] + padding) as usize);
             for tile in &tiles[start..end] {
-                tile.clone().for_each(|code| piece.extend_from_slice(text(code)));
+                dictionary.visit(tile.clone(), &mut |_, bytes| {
+                    piece.extend_from_slice(bytes);
+                    Some(())
+                });
             }
             piece.resize(piece.len() + padding as usize, 0);
-            let written = copies.enqueue(|stream| Ok(stream.write(&bytes, starts[start], &piece)?))?;
+            let written = copies.enqueue(|stream| Ok(stream.write(target, starts[start], &piece)?))?;
             copies.join(&written)
         };
-        // The driver copies what is not pinned by the thread that asks for it: one does not fill the bus.
         let lanes = (0..pieces.len().min(UPLOADS_MAX)).map(|_| CopyLane::new(stream)).collect::<Result<Vec<_>>>()?;
         let pieces = &pieces;
+        // Lanes end with this call, and wait for the device. A panic there, with the shard returned already, would keep its
+        // buffers.
         lanes.par_iter().enumerate().try_for_each(|(number, copies)| {
             (number..pieces.len()).step_by(lanes.len()).try_for_each(|piece| write(copies, pieces[piece].clone()))
-        })?;
-        // Their ends wait for the device. A panic there, with the shard returned already, would keep its buffers.
-        drop(lanes);
-        let shard = StringShard {
-            strings,
-            bytes,
-            tile_starts: stream.upload(bytemuck::cast_slice(&starts))?,
-            ends: stream.upload(if ends.is_empty() { &[0; 4] } else { bytemuck::cast_slice(&ends) })?,
-            text_bytes,
-        };
-        stream.synchronize()?;
-        self.metrics.uploaded_bytes += text_bytes + (ends.len() * 4 + starts.len() * 8) as u64;
-        Ok(shard)
+        })
     }
 }

@@ -17,6 +17,7 @@ use arrow::error::ArrowError;
 
 use rayon::prelude::*;
 
+use super::bytes::bytes_at;
 use crate::column::bits;
 use crate::{Error, Reason, Result};
 
@@ -56,7 +57,7 @@ struct Probe {
 }
 
 /// Rows of one of Arrow's string arrays.
-trait StringRows {
+pub(super) trait StringRows {
     fn bytes(&self, row: usize) -> &[u8];
     /// The entry of a row, without offset.
     fn key(&self, row: usize) -> u128;
@@ -90,40 +91,6 @@ impl<T: ByteViewType + ?Sized> StringRows for GenericByteViewArray<T> {
     fn key(&self, row: usize) -> u128 {
         let view = self.views()[row];
         if view as u32 as usize <= INLINE_BYTES { view } else { u128::from(view as u64) }
-    }
-}
-
-/// The bytes of a row of an array of a string type; `None` for other types.
-pub(crate) fn bytes_at(array: &ArrayRef, row: usize) -> Option<&[u8]> {
-    Some(match array.data_type() {
-        DataType::Utf8 => array.as_string::<i32>().bytes(row),
-        DataType::LargeUtf8 => array.as_string::<i64>().bytes(row),
-        DataType::Utf8View => array.as_string_view().bytes(row),
-        DataType::Binary => array.as_binary::<i32>().bytes(row),
-        DataType::LargeBinary => array.as_binary::<i64>().bytes(row),
-        DataType::BinaryView => array.as_binary_view().bytes(row),
-        DataType::FixedSizeBinary(_) => array.as_fixed_size_binary().bytes(row),
-        _ => return None,
-    })
-}
-
-/// Visits the bytes of some rows of an array of a string type, each with its place among them.
-pub(in crate::column) fn visit_bytes(
-    array: &ArrayRef,
-    rows: std::ops::Range<usize>,
-    visit: &mut impl FnMut(usize, &[u8]) -> Option<()>,
-) -> Option<()> {
-    let first = rows.start;
-    match array.data_type() {
-        DataType::LargeBinary => {
-            let array = array.as_binary::<i64>();
-            rows.into_iter().try_for_each(|row| visit(row - first, array.value(row)))
-        }
-        DataType::Utf8View => {
-            let array = array.as_string_view();
-            rows.into_iter().try_for_each(|row| visit(row - first, array.value(row).as_bytes()))
-        }
-        _ => rows.into_iter().try_for_each(|row| visit(row - first, bytes_at(array, row)?)),
     }
 }
 
