@@ -1,10 +1,10 @@
 // Group tables whose form a list describes (`group_list` in src/interpret.rs).
 #pragma once
 #include "interpret/machine.cuh"
+#include "interpret/rare.cuh"
 
-// A group table, a block's table in front of it, and the block's place among the rows.
+// The block's table in front of a group table, and the block's place among the rows. In local memory, as `Rows`.
 struct Groups {
-    GroupTable table;
     BlockTable<u64> front;
     SpareRow spare;
     TileOrder order;
@@ -25,33 +25,41 @@ struct Merge {
 };
 
 WJ_DEVICE Merge merge_of(const Machine& m, u32 number) {
-    const u32* each = m.list + WJ_LIST_HEAD + number * WJ_LIST_EACH;
+    const u32* each = list_at(m.list) + WJ_LIST_HEAD + number * WJ_LIST_EACH;
     return Merge{each[0], each[1], each[2], each[3], each[4], each[5]};
 }
 
 WJ_DEVICE GroupParts parts_of(const Machine& m) {
-    return GroupParts{pointer_in<const u32>(m, m.list, WJ_LIST_PARTS), value_in(m, m.list, WJ_LIST_PARTS + 1),
-                      value_in(m, m.list, WJ_LIST_PARTS + 2), pointer_in<u64>(m, m.list, WJ_LIST_PARTS + 3),
-                      value_in(m, m.list, WJ_LIST_PARTS + 4)};
+    return GroupParts{pointer_in<const u32>(m, list_at(m.list), WJ_LIST_PARTS), value_in(m, list_at(m.list), WJ_LIST_PARTS + 1),
+                      value_in(m, list_at(m.list), WJ_LIST_PARTS + 2), pointer_in<u64>(m, list_at(m.list), WJ_LIST_PARTS + 3),
+                      value_in(m, list_at(m.list), WJ_LIST_PARTS + 4)};
 }
 
+// The group table: read where it is needed, so that it takes no registers elsewhere.
+WJ_DEVICE GroupTable table_of(const Machine& m) {
+    const u32* fields = list_at(m.list) + WJ_LIST_TABLE;
+    GroupTable table;
+    table.rows = pointer_in<u64>(m, fields, 0);
+    table.capacity = value_in(m, fields, 1);
+    table.index = pointer_in<u64>(m, fields, 2);
+    table.index_slots = value_in(m, fields, 3);
+    table.steps_max = value_in(m, fields, 4);
+    table.grow_steps = value_in(m, fields, 5);
+    table.spill_rows = value_in(m, fields, 6);
+    table.counters = pointer_in<u64>(m, fields, 7);
+    table.control = pointer_in<u64>(m, fields, 8);
+    return table;
+}
+WJ_DEVICE u64* group_rows(const Machine& m) { return pointer_in<u64>(m, list_at(m.list), WJ_LIST_TABLE); }
+WJ_DEVICE u64* group_control(const Machine& m) { return pointer_in<u64>(m, list_at(m.list), WJ_LIST_TABLE + 8); }
+
 // `walk_words`: of shared memory in front of the block's table. All threads of the block call it.
-WJ_DEVICE void open_groups(const Machine& m, Groups& groups, u32 walk_words) {
-    const u32* fields = m.list + WJ_LIST_TABLE;
-    groups.table.rows = pointer_in<u64>(m, fields, 0);
-    groups.table.capacity = value_in(m, fields, 1);
-    groups.table.index = pointer_in<u64>(m, fields, 2);
-    groups.table.index_slots = value_in(m, fields, 3);
-    groups.table.steps_max = value_in(m, fields, 4);
-    groups.table.grow_steps = value_in(m, fields, 5);
-    groups.table.spill_rows = value_in(m, fields, 6);
-    groups.table.counters = pointer_in<u64>(m, fields, 7);
-    groups.table.control = pointer_in<u64>(m, fields, 8);
+WJ_RARE void open_groups(const Machine m, Groups& groups, u32 walk_words) {
     groups.spare = SpareRow{0, false};
     groups.is_open = false;
-    if (m.list[WJ_LIST_FRONT] != WJ_FRONT_NONE) {
+    if (listed(m, WJ_LIST_FRONT) != WJ_FRONT_NONE) {
         u64* const shared = &shared_as<u64>() + walk_words;
-        groups.front = open_block_table<u64>(shared, m.list[WJ_LIST_SLOTS], m.list[WJ_LIST_BLOCK_WORDS]);
+        groups.front = open_block_table<u64>(shared, listed(m, WJ_LIST_SLOTS), listed(m, WJ_LIST_BLOCK_WORDS));
     }
 }
 
@@ -63,38 +71,53 @@ WJ_DEVICE bool is_narrow(const Merge& merge) { return (merge.form & WJ_FORM_NARR
 // Whether a block's table keeps it in halves of 32 bits.
 WJ_DEVICE bool is_halved(const Merge& merge) { return merge.kind <= WJ_MERGE_ADD_WIDE; }
 
-// Finds or claims a group's row in global memory.
-WJ_DEVICE u64 row_of_group(const Machine& m, Groups& groups, u64 packed) {
-    const u32 stride = m.list[WJ_LIST_STRIDE];
-    switch (m.list[WJ_LIST_MODE]) {
-        case WJ_MODE_DENSE: return group_row_dense(groups.table, stride, packed);
-        case WJ_MODE_NARROW: return group_row_narrow(groups.table, stride, packed);
-        default: break;
-    }
+// A group's row in global memory, which was found or claimed, and what is left of a row that was claimed in vain.
+struct GroupRow {
+    u64 number;
+    SpareRow spare;
+};
+
+WJ_RARE GroupRow narrow_row(const Machine m, u64 packed) {
+    return GroupRow{group_row_narrow(table_of(m), listed(m, WJ_LIST_STRIDE), packed), SpareRow{0, false}};
+}
+
+// The words of the key are those of the lane's row.
+WJ_RARE GroupRow wide_row(const Machine m, SpareRow spare) {
     u64 key[WJ_INTERPRET_KEY_WORDS];
-    const u32 words = m.list[WJ_LIST_KEY_WORDS];
-    const u32 operands = WJ_LIST_HEAD + m.list[WJ_LIST_ACCUMULATORS] * WJ_LIST_EACH;
-    for (u32 word = 0; word < words; ++word) key[word] = value_in(m, m.list, operands + word);
-    return group_row_of_words(groups.table, stride, key, words, groups.spare);
+    const u32 words = listed(m, WJ_LIST_KEY_WORDS);
+    const u32 operands = WJ_LIST_HEAD + listed(m, WJ_LIST_ACCUMULATORS) * WJ_LIST_EACH;
+    for (u32 word = 0; word < words; ++word) key[word] = value_in(m, list_at(m.list), operands + word);
+    GroupRow row = {0, spare};
+    row.number = group_row_of_words(table_of(m), listed(m, WJ_LIST_STRIDE), key, words, row.spare);
+    return row;
+}
+
+WJ_DEVICE u64 row_of_group(const Machine& m, SpareRow& spare, u64 packed) {
+    const u32 mode = listed(m, WJ_LIST_MODE);
+    if (mode == WJ_MODE_DENSE) return group_row_dense(table_of(m), listed(m, WJ_LIST_STRIDE), packed);
+    if (mode == WJ_MODE_NARROW) return narrow_row(m, packed).number;
+    const GroupRow row = wide_row(m, spare);
+    spare = row.spare;
+    return row.number;
 }
 
 // Merges the lane's row into its group.
-WJ_DEVICE void accumulate_row(const Machine& m, Groups& groups) {
-    const u32 front = m.list[WJ_LIST_FRONT];
-    const u32 count = m.list[WJ_LIST_ACCUMULATORS];
-    const u64 packed = value_in(m, m.list, WJ_LIST_PACKED);
+WJ_RARE void accumulate_row(const Machine m, Groups& groups) {
+    const u32 front = listed(m, WJ_LIST_FRONT);
+    const u32 count = listed(m, WJ_LIST_ACCUMULATORS);
+    const u64 packed = value_in(m, list_at(m.list), WJ_LIST_PACKED);
     const u32 slots = groups.front.slots;
     u32 slot = WJ_NO_SLOT;
     if (front == WJ_FRONT_KEYED) {
-        slot = block_slot_keyed(groups.front, (u32)packed, m.list[WJ_LIST_REPLICA_BITS]);
+        slot = block_slot_keyed(groups.front, (u32)packed, listed(m, WJ_LIST_REPLICA_BITS));
     } else if (front == WJ_FRONT_HASHED && groups.front.is_on) {
         slot = block_slot(groups.front, packed + 1);
     }
     u64* row = nullptr;
     if (slot == WJ_NO_SLOT) {
-        const u64 number = row_of_group(m, groups, packed);
+        const u64 number = row_of_group(m, groups.spare, packed);
         if (number == WJ_NO_ROW) return;
-        row = groups.table.rows + number * m.list[WJ_LIST_STRIDE] + m.list[WJ_LIST_HEADER];
+        row = group_rows(m) + number * listed(m, WJ_LIST_STRIDE) + listed(m, WJ_LIST_HEADER);
     }
     for (u32 number = 0; number < count; ++number) {
         const Merge merge = merge_of(m, number);
@@ -126,35 +149,37 @@ WJ_DEVICE void accumulate_row(const Machine& m, Groups& groups) {
 }
 
 // A word of what a slot of the block's table has gathered.
-WJ_DEVICE u64 block_word(const Groups& groups, const Merge& merge, u32 slot, u32 word) {
-    const u32 slots = groups.front.slots;
-    const u64* words = groups.front.words + merge.block_word * slots;
+WJ_DEVICE u64 block_word(const BlockTable<u64>& front, const Merge& merge, u32 slot, u32 word) {
+    const u32 slots = front.slots;
+    const u64* words = front.words + merge.block_word * slots;
     if (word == 1 && is_narrow(merge)) return sign_word(block_sum(words, slots, slot));
     words += word * slots;
     return is_halved(merge) ? block_sum(words, slots, slot) : words[slot];
 }
 
 // Merges the slots into the group table, from one on, and clears them. All threads of the block call it, between barriers.
-WJ_DEVICE void flush_slots(const Machine& m, Groups& groups, u32 first_slot) {
-    const u32 slots = groups.front.slots;
-    const u32 count = m.list[WJ_LIST_ACCUMULATORS];
-    const bool is_keyed = m.list[WJ_LIST_FRONT] == WJ_FRONT_KEYED;
+// The table has no long keys.
+WJ_RARE void flush_slots(const Machine m, const BlockTable<u64> front, u32 first_slot) {
+    SpareRow spare = {0, false};
+    const u32 slots = front.slots;
+    const u32 count = listed(m, WJ_LIST_ACCUMULATORS);
+    const bool is_keyed = listed(m, WJ_LIST_FRONT) == WJ_FRONT_KEYED;
 #pragma unroll 1
     for (u32 slot = first_slot + threadIdx.x; slot < slots; slot += blockDim.x) {
         u64 word = 0;
-        if (!block_group(groups.front, slot, word)) continue;
-        const u64 packed = is_keyed ? (u64)(slot >> m.list[WJ_LIST_REPLICA_BITS]) : word - 1;
-        const u64 number = row_of_group(m, groups, packed);
-        u64* row = groups.table.rows + number * m.list[WJ_LIST_STRIDE] + m.list[WJ_LIST_HEADER];
+        if (!block_group(front, slot, word)) continue;
+        const u64 packed = is_keyed ? (u64)(slot >> listed(m, WJ_LIST_REPLICA_BITS)) : word - 1;
+        const u64 number = row_of_group(m, spare, packed);
+        u64* row = group_rows(m) + number * listed(m, WJ_LIST_STRIDE) + listed(m, WJ_LIST_HEADER);
         for (u32 at = 0; at < count; ++at) {
             const Merge merge = merge_of(m, at);
             const bool is_wide = merge.kind == WJ_MERGE_ADD_WIDE;
             if (number != WJ_NO_ROW) {
-                const u64 high = is_wide ? block_word(groups, merge, slot, 1) : 0;
-                merge_words(merge.kind, row + merge.word, block_word(groups, merge, slot, 0), high);
+                const u64 high = is_wide ? block_word(front, merge, slot, 1) : 0;
+                merge_words(merge.kind, row + merge.word, block_word(front, merge, slot, 0), high);
             }
             for (u32 part = 0; part < (is_wide && !is_narrow(merge) ? 2 : 1); ++part) {
-                u64* const words = groups.front.words + (merge.block_word + part) * slots;
+                u64* const words = front.words + (merge.block_word + part) * slots;
                 if (is_halved(merge)) {
                     block_clear_sum(words, slots, slot);
                 } else {
@@ -162,42 +187,50 @@ WJ_DEVICE void flush_slots(const Machine& m, Groups& groups, u32 first_slot) {
                 }
             }
         }
-        groups.front.keys[slot] = 0;
+        front.keys[slot] = 0;
     }
 }
 
 // A word of the row of a group that is finished.
 WJ_DEVICE u64 finished_word(const Machine& m, const Groups& groups, u32 slot, u32 word) {
     if (word == 0) return groups.front.keys[slot];
-    const u32 count = m.list[WJ_LIST_ACCUMULATORS];
-    const u32 header = m.list[WJ_LIST_HEADER];
+    const u32 count = listed(m, WJ_LIST_ACCUMULATORS);
+    const u32 header = listed(m, WJ_LIST_HEADER);
     for (u32 number = 0; number < count; ++number) {
         const Merge merge = merge_of(m, number);
         const u32 words = merge.kind == WJ_MERGE_ADD_WIDE ? 2 : 1;
         if (word >= header + merge.word && word < header + merge.word + words) {
-            return block_word(groups, merge, slot, word - header - merge.word);
+            return block_word(groups.front, merge, slot, word - header - merge.word);
         }
     }
     return 0;
 }
 
-WJ_DEVICE bool front_is_halved(const Machine& m) { return m.list[WJ_LIST_IS_HALVED] != 0; }
+WJ_DEVICE bool front_is_halved(const Machine& m) { return listed(m, WJ_LIST_IS_HALVED) != 0; }
 
-// Goes to the lane's next row of the tiles; false behind the last one. All threads of the block call it.
-WJ_DEVICE bool next_tile_row(const Machine& m, Groups& groups, u64 rows, u64& row) {
-    const u32 front = m.list[WJ_LIST_FRONT];
+// The lane's next row.
+struct NextRow {
+    u64 row;
+    bool is_over;   // the one before was the last
+    bool is_there;
+    bool ends_turn;
+};
+
+// Goes to the lane's next row of the tiles. All threads of the block call it.
+WJ_RARE NextRow next_tile_row(const Machine m, Groups& groups, u64 rows) {
+    const u32 front = listed(m, WJ_LIST_FRONT);
     bool begins = !groups.is_open;
     if (begins) {
         groups.is_open = true;
         groups.order = tile_order(rows, WJ_RUN_BITS_MAX);
-        groups.turn = pointer_in<u64>(m, m.list, WJ_LIST_PARTS)[blockIdx.x];
+        groups.turn = pointer_in<u64>(m, list_at(m.list), WJ_LIST_PARTS)[blockIdx.x];
     } else if (groups.item >= groups.order.items) {
         ++groups.turn;
         begins = true;
     }
     if (begins) {
         const bool is_last = groups.turn >= groups.order.turns ||
-                             is_stopped(groups.table.control, value_in(m, m.list, WJ_LIST_CANCEL), groups.turn);
+                             is_stopped(group_control(m), value_in(m, list_at(m.list), WJ_LIST_CANCEL), groups.turn);
         const bool flushes =
             front == WJ_FRONT_KEYED ? block_step_keyed(groups.front, is_last)
             : front == WJ_FRONT_HASHED
@@ -205,26 +238,26 @@ WJ_DEVICE bool next_tile_row(const Machine& m, Groups& groups, u64 rows, u64& ro
                 : false;
         if (flushes) {
             __syncthreads();
-            flush_slots(m, groups, 0);
+            flush_slots(m, groups.front, 0);
             __syncthreads();
         }
-        if (is_last) return false;
+        if (is_last) return NextRow{0, true, false, true};
         groups.next = groups.order.row(groups.turn);
         groups.item = 0;
     }
     if (groups.item == 1 && front == WJ_FRONT_HASHED && !front_is_halved(m)) block_choose_replicas(groups.front, false);
-    row = groups.next;
+    const u64 row = groups.next;
     groups.next += blockDim.x;
     ++groups.item;
-    return true;
+    return NextRow{row, false, row < rows, groups.item >= groups.order.items};
 }
 
 // Keeps the block's place. All threads of the block call it.
-WJ_DEVICE void close_tiles(const Machine& m, const Groups& groups) {
+WJ_RARE void close_tiles(const Machine m, const Groups& groups) {
     __syncthreads();
     if (threadIdx.x == 0) {
-        pointer_in<u64>(m, m.list, WJ_LIST_PARTS)[blockIdx.x] = groups.turn;
-        if (groups.turn < groups.order.turns) atomicAdd(&groups.table.control[WJ_CONTROL_ROWS], 1ULL);
+        pointer_in<u64>(m, list_at(m.list), WJ_LIST_PARTS)[blockIdx.x] = groups.turn;
+        if (groups.turn < groups.order.turns) atomicAdd(&group_control(m)[WJ_CONTROL_ROWS], 1ULL);
     }
 }
 
@@ -233,27 +266,27 @@ WJ_DEVICE void close_tiles(const Machine& m, const Groups& groups) {
 WJ_DEVICE void flush_walk(const Machine& m, Groups& groups, GroupWalk& walk, bool is_end) {
     __syncthreads();
     const u32 slots = groups.front.slots;
-    const u32 stride = m.list[WJ_LIST_STRIDE];
-    const bool may_finish = m.list[WJ_LIST_HAS_FINISHED] != 0 && is_end && !groups.stops && groups.is_whole &&
+    const u32 stride = listed(m, WJ_LIST_STRIDE);
+    const bool may_finish = listed(m, WJ_LIST_HAS_FINISHED) != 0 && is_end && !groups.stops && groups.is_whole &&
                             groups.front.replica_bits == 0;
     groups.is_whole = false;
     bool finishes = false;
     const GroupParts parts = parts_of(m);
-    u16* const list = reinterpret_cast<u16*>(groups.front.words + slots * m.list[WJ_LIST_BLOCK_WORDS]);
-    const FinishedGroups finished = {may_finish ? pointer_in<u64>(m, m.list, WJ_LIST_FINISHED) : nullptr,
-                                     may_finish ? value_in(m, m.list, WJ_LIST_FINISHED + 1) : 0, parts.places + 1};
+    u16* const list = reinterpret_cast<u16*>(groups.front.words + slots * listed(m, WJ_LIST_BLOCK_WORDS));
+    const FinishedGroups finished = {may_finish ? pointer_in<u64>(m, list_at(m.list), WJ_LIST_FINISHED) : nullptr,
+                                     may_finish ? value_in(m, list_at(m.list), WJ_LIST_FINISHED + 1) : 0, parts.places + 1};
     if (may_finish) finishes = reserve_finished(groups.front, walk, list, finished, stride);
-    flush_slots(m, groups, finishes ? slots - 32 : 0);
+    flush_slots(m, groups.front, finishes ? slots - 32 : 0);
     if (finishes) {
         const auto value_at = [&](u32 slot, u32 word) -> u64 { return finished_word(m, groups, slot, word); };
-        write_finished(groups.front, m.list[WJ_LIST_BLOCK_WORDS], walk, list, finished, stride, value_at);
+        write_finished(groups.front, listed(m, WJ_LIST_BLOCK_WORDS), walk, list, finished, stride, value_at);
     }
     __syncthreads();
 }
 
-// Goes to the lane's next row of rows that lie by partition; false behind the last one. All threads of the block call it.
-WJ_DEVICE bool next_walk_row(const Machine& m, Groups& groups, u64& row, bool& is_there) {
-    const u32 front = m.list[WJ_LIST_FRONT];
+// Goes to the lane's next row of rows that lie by partition. All threads of the block call it.
+WJ_RARE NextRow next_walk_row(const Machine m, Groups& groups) {
+    const u32 front = listed(m, WJ_LIST_FRONT);
     const GroupParts parts = parts_of(m);
     GroupWalk& walk = shared_as<GroupWalk>();
     bool begins = false;
@@ -270,7 +303,7 @@ WJ_DEVICE bool next_walk_row(const Machine& m, Groups& groups, u64& row, bool& i
         begins = true;
     }
     if (begins) {
-        groups.stops = is_stopped(groups.table.control, value_in(m, m.list, WJ_LIST_CANCEL), groups.turn);
+        groups.stops = is_stopped(group_control(m), value_in(m, list_at(m.list), WJ_LIST_CANCEL), groups.turn);
         const bool is_end = groups.stops || groups.first >= groups.end;
         const u32 misses = groups.is_whole ? groups.front.slots : groups.front.slots / 8;
         const bool flushes = front == WJ_FRONT_KEYED ? block_step_keyed(groups.front, is_end)
@@ -280,7 +313,7 @@ WJ_DEVICE bool next_walk_row(const Machine& m, Groups& groups, u64& row, bool& i
         if (flushes) flush_walk(m, groups, walk, is_end);
         if (is_end) {
             if (front == WJ_FRONT_HASHED) block_restart(groups.front);
-            if (groups.stops || !next_item(walk, parts)) return false;
+            if (groups.stops || !next_item(walk, parts)) return NextRow{0, true, false, true};
             groups.first = walk.row;
             groups.end = walk.end;
             groups.is_whole = walk.is_whole != 0;
@@ -293,16 +326,15 @@ WJ_DEVICE bool next_walk_row(const Machine& m, Groups& groups, u64& row, bool& i
     if (groups.item == 1 && front == WJ_FRONT_HASHED && !front_is_halved(m)) {
         block_choose_replicas(groups.front, groups.is_whole);
     }
-    row = groups.next;
-    is_there = row < groups.end;
+    const u64 row = groups.next;
     groups.next += blockDim.x;
     ++groups.item;
-    return true;
+    return NextRow{row, false, row < groups.end, groups.item >= groups.items};
 }
 
 // Keeps the block's place.
-WJ_DEVICE void close_walk_of(const Machine& m, const Groups& groups) {
+WJ_RARE void close_walk_of(const Machine m, const Groups& groups) {
     if (threadIdx.x != 0) return;
     close_walk(parts_of(m), shared_as<GroupWalk>(), groups.first);
-    if (groups.stops) atomicAdd(&groups.table.control[WJ_CONTROL_ROWS], 1ULL);
+    if (groups.stops) atomicAdd(&group_control(m)[WJ_CONTROL_ROWS], 1ULL);
 }

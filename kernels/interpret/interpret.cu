@@ -39,9 +39,13 @@ WJ_DEVICE bool control(Machine& m, Rows& rows, const Instruction& i, u32& at) {
             if (!push_scope(m, get(m, i.a) != 0)) at = i.next;
             break;
         case WJ_DO_Pop: m.taking >>= 1; break;
-        case WJ_DO_Grid: if (!next_grid_row(m, rows, i, false)) at = i.next; break;
+        case WJ_DO_Grid: if (!next_grid_row(m, rows, i, false)) end_rows(rows, at, i.next); break;
         case WJ_DO_GridWanted: if (!next_grid_row(m, rows, i, true)) at = i.next; break;
         case WJ_DO_Sample: if (!next_sample(m, rows, i)) at = i.next; break;
+        case WJ_DO_Enqueue: enqueue(m, rows, i, at); break;
+        case WJ_DO_Dequeue: dequeue(m, rows, i, at); break;
+        // Behind an empty queue.
+        case WJ_DO_NextTurn: if (!rows.is_ended) at = i.next; break;
         case WJ_DO_WhileAny: if (rows.is_vain || !__any_sync(0xffffffffu, get(m, i.a) != 0)) at = i.next; break;
         case WJ_DO_MatchTurn:
             if (++rows.match_turns % WJ_MATCH_TURNS == 0) {
@@ -89,7 +93,7 @@ WJ_DEVICE bool control(Machine& m, Rows& rows, const Instruction& i, u32& at) {
         case WJ_DO_Reserve:
         case WJ_DO_ReserveOfBlock: reserve(m, rows, i); break;
         case WJ_DO_AddToSketch:
-            sketch_add(get_pointer<u64>(m, i.a), get_pointer<u64>(m, i.b), get(m, i.c), get(m, i.d) != 0);
+            add_to_sketch(get_pointer<u64>(m, i.a), get_pointer<u64>(m, i.b), get(m, i.c), get(m, i.d) != 0);
             break;
         case WJ_DO_Raise: if (takes_part(m) && get(m, i.a) != 0) raise_status(get_pointer<u64>(m, i.b), i.next); break;
         // `b` is the number, `next` the word of the control block.
@@ -104,39 +108,35 @@ WJ_DEVICE bool control(Machine& m, Rows& rows, const Instruction& i, u32& at) {
         case WJ_DO_MergeAddDouble:
         case WJ_DO_MergeMax:
         case WJ_DO_MergeOr:
-        case WJ_DO_MergeXor: merge_gathered(m, i); break;
+        // `b` are the words, `next` the first of them.
+        case WJ_DO_MergeXor:
+            merge_gathered(i.operation, get_pointer<u64>(m, i.b) + i.next, get(m, i.a),
+                           i.operation == WJ_DO_MergeAddWide ? get_behind(m, i.a, 1) : 0);
+            break;
         default: return false;
     }
     return true;
 }
 
 // An instruction of group tables.
-WJ_DEVICE void part(Machine& m, Parts<INTERPRET_GROUPS>& parts, const Instruction& i, u32& at) {
+WJ_DEVICE void part(Machine& m, Rows& rows, Parts<INTERPRET_GROUPS>& parts, const Instruction& i, u32& at) {
     Groups& groups = parts.groups;
     switch (i.operation) {
         case WJ_DO_OpenGroups: open_groups(m, groups, i.next); break;
-        case WJ_DO_Tiles: {
-            u64 row = 0;
-            if (!next_tile_row(m, groups, get(m, i.a), row)) {
-                at = i.next;
+        case WJ_DO_Tiles:
+        case WJ_DO_Walk: {
+            const NextRow next = i.operation == WJ_DO_Tiles ? next_tile_row(m, groups, get(m, i.a)) : next_walk_row(m, groups);
+            if (next.is_over) {
+                end_rows(rows, at, i.next);
                 break;
             }
-            set(m, i.to, row);
-            set(m, i.d, row < get(m, i.a));
+            // A turn is taken whole, or not at all.
+            rows.drains = next.ends_turn;
+            set(m, i.to, next.row);
+            set(m, i.d, next.is_there);
             break;
         }
         case WJ_DO_CloseTiles: close_tiles(m, groups); break;
-        case WJ_DO_Walk: {
-            u64 row = 0;
-            bool is_there = false;
-            if (!next_walk_row(m, groups, row, is_there)) {
-                at = i.next;
-                break;
-            }
-            set(m, i.to, row);
-            set(m, i.d, is_there);
-            break;
-        }
         case WJ_DO_CloseWalk: close_walk_of(m, groups); break;
         case WJ_DO_Accumulate: if (takes_part(m)) accumulate_row(m, groups); break;
         default: break;
@@ -144,7 +144,7 @@ WJ_DEVICE void part(Machine& m, Parts<INTERPRET_GROUPS>& parts, const Instructio
 }
 
 // An instruction of matches of partitioned relations, which may go into a group table.
-WJ_DEVICE void part(Machine& m, Parts<INTERPRET_MATCHES>& parts, const Instruction& i, u32& at) {
+WJ_DEVICE void part(Machine& m, Rows&, Parts<INTERPRET_MATCHES>& parts, const Instruction& i, u32& at) {
     Matching& matching = parts.matching;
     switch (i.operation) {
         case WJ_DO_OpenMatching: open_matching(m, matching); break;
@@ -166,7 +166,7 @@ WJ_DEVICE void part(Machine& m, Parts<INTERPRET_MATCHES>& parts, const Instructi
 }
 
 // An instruction of partitions.
-WJ_DEVICE void part(Machine& m, Parts<INTERPRET_PARTITION>& parts, const Instruction& i, u32& at) {
+WJ_DEVICE void part(Machine& m, Rows&, Parts<INTERPRET_PARTITION>& parts, const Instruction& i, u32& at) {
     Tile& tile = parts.tile;
     switch (i.operation) {
         case WJ_DO_OpenCount: open_count(tile, (u32)get(m, i.a)); break;
@@ -223,7 +223,7 @@ WJ_DEVICE void part(Machine& m, Parts<INTERPRET_PARTITION>& parts, const Instruc
     }
 }
 
-WJ_DEVICE void part(Machine&, Parts<INTERPRET_ROWS>&, const Instruction&, u32&) {}
+WJ_DEVICE void part(Machine&, Rows&, Parts<INTERPRET_ROWS>&, const Instruction&, u32&) {}
 
 // Blocks on a multiprocessor count more than registers, but for group tables: with 64 registers TPC-H Q1 took 17.8 ms on an
 // H100, with 80 7.9.
@@ -234,11 +234,11 @@ WJ_DEVICE void interpret(const InterpretParams& p) {
     open_rows(rows);
     Parts<KIND> parts;
     for (u32 at = 0;;) {
-        const Instruction instruction = machine.instructions[at++];
+        const Instruction instruction = instruction_at(machine, at++);
         if (instruction.operation == WJ_DO_End) break;
         if (compute(machine, instruction)) continue;
         if (control(machine, rows, instruction, at)) continue;
-        part(machine, parts, instruction, at);
+        part(machine, rows, parts, instruction, at);
     }
 }
 

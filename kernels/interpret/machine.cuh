@@ -12,13 +12,16 @@ struct __align__(16) Instruction {
     u32 operation, to, a, b, c, d, next, unused;
 };
 
-// An operand is the place of a word in the block's shared memory, in bytes; for a register that of the first lane's, plus 1.
+// An operand is the place of a word in the block's shared memory, in bytes; for a register that of the first lane's, plus 1; or
+// WJ_LAST.
 struct Machine {
-    const Instruction* instructions;
-    const u32* list;     // describes the group table
-    const u32* matches;  // describes relations that were partitioned alike
-    u32 lane_bytes;      // from the first lane's registers to the caller's, less 1
-    u32 taking;          // bit 0: the lane takes part; bits above: in the scopes around
+    // Places in shared memory, in bytes.
+    u32 instructions;
+    u32 list;         // what describes the group table
+    u32 matches;      // what describes relations that were partitioned alike
+    u32 lane_bytes;   // from the first lane's registers to the caller's, less 1
+    u32 taking;       // bit 0: the lane takes part; bits above: in the scopes around
+    mutable u64 last;  // the word that was set last
 };
 
 // Brings the program to shared memory. All threads of the block call it.
@@ -32,14 +35,21 @@ WJ_DEVICE Machine open_machine(const InterpretParams& p) {
         base[word] = word < fields ? p.values[value] : value;
     }
     Machine machine;
-    machine.instructions = reinterpret_cast<const Instruction*>(base + p.instructions);
-    machine.list = reinterpret_cast<const u32*>(base + p.list);
-    machine.matches = machine.list + p.match_list;
+    machine.instructions = (u32)(p.shared_words + p.instructions) * 8;
+    machine.list = (u32)(p.shared_words + p.list) * 8;
+    machine.matches = machine.list + (u32)p.match_list * 4;
     machine.lane_bytes = threadIdx.x * 8 - 1;
     machine.taking = 1;
+    machine.last = 0;
     __syncthreads();
     return machine;
 }
+
+WJ_DEVICE const Instruction& instruction_at(const Machine& m, u32 at) {
+    return reinterpret_cast<const Instruction*>(&shared_as<u8>() + m.instructions)[at];
+}
+WJ_DEVICE const u32* list_at(u32 place) { return reinterpret_cast<const u32*>(&shared_as<u8>() + place); }
+WJ_DEVICE u32 listed(const Machine& m, u32 place) { return list_at(m.list)[place]; }
 
 WJ_DEVICE u64* word_of(const Machine& m, u32 operand) {
     return reinterpret_cast<u64*>(&shared_as<u8>() + (operand + (operand & 1) * m.lane_bytes));
@@ -48,7 +58,11 @@ WJ_DEVICE u64* word_of(const Machine& m, u32 operand) {
 // The operand `words` behind another one.
 WJ_DEVICE u32 behind(u32 operand, u32 words) { return operand + words * ((operand & 1) != 0 ? blockDim.x * 8 : 8); }
 
-WJ_DEVICE u64 get(const Machine& m, u32 operand) { return *word_of(m, operand); }
+WJ_DEVICE u64 get(const Machine& m, u32 operand) {
+    u64 value = m.last;
+    if (operand != WJ_LAST) value = *word_of(m, operand);
+    return value;
+}
 WJ_DEVICE u64 get_behind(const Machine& m, u32 operand, u32 words) { return get(m, behind(operand, words)); }
 
 WJ_DEVICE i128 get_wide(const Machine& m, u32 operand) { return wide_literal(get(m, operand), get_behind(m, operand, 1)); }
@@ -66,7 +80,10 @@ WJ_DEVICE T* pointer_in(const Machine& m, const u32* list, u32 place) {
     return get_pointer<T>(m, list[place]);
 }
 
-WJ_DEVICE void set(const Machine& m, u32 operand, u64 value) { *word_of(m, operand) = value; }
+WJ_DEVICE void set(const Machine& m, u32 operand, u64 value) {
+    m.last = value;
+    if (operand != WJ_LAST) *word_of(m, operand) = value;
+}
 WJ_DEVICE void set_wide(const Machine& m, u32 reg, i128 value) {
     set(m, reg, (u64)value);
     set(m, behind(reg, 1), (u64)((u128)value >> 64));

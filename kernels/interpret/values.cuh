@@ -1,18 +1,7 @@
 // Instructions that compute values, and load and store them.
 #pragma once
 #include "interpret/machine.cuh"
-
-WJ_DEVICE void set_int(const Machine& m, u32 reg, i32 value) { set(m, reg, (u64)(i64)value); }
-
-// A divisor, which is positive where the lane takes part.
-WJ_DEVICE i64 divisor_of(const Machine& m, u32 operand) {
-    const i64 divisor = (i64)get(m, operand);
-    return divisor > 0 ? divisor : 1;
-}
-WJ_DEVICE i128 wide_divisor_of(const Machine& m, u32 operand) {
-    const i128 divisor = get_wide(m, operand);
-    return divisor > 0 ? divisor : 1;
-}
+#include "interpret/rare.cuh"
 
 template <class T>
 WJ_DEVICE T load_element(const Machine& m, const Instruction& i) {
@@ -44,21 +33,6 @@ WJ_DEVICE bool compute(const Machine& m, const Instruction& i) {
         case WJ_DO_SubtractInt: set(m, to, (u64)(i64)(i32)((u32)get(m, i.a) - (u32)get(m, i.b))); return true;
         case WJ_DO_Multiply: set(m, to, get(m, i.a) * get(m, i.b)); return true;
         case WJ_DO_MultiplyInt: set(m, to, (u64)(i64)(i32)((u32)get(m, i.a) * (u32)get(m, i.b))); return true;
-        // Lanes that take no part divide, too.
-        case WJ_DO_Divide:
-        case WJ_DO_DivideOrZero: set(m, to, (u64)divide_or_zero((i64)get(m, i.a), (i64)get(m, i.b))); return true;
-        case WJ_DO_Remainder:
-        case WJ_DO_ModuloOrZero: set(m, to, (u64)modulo_or_zero((i64)get(m, i.a), (i64)get(m, i.b))); return true;
-        case WJ_DO_DivideUnsigned: {
-            const u64 divisor = get(m, i.b);
-            set(m, to, divisor == 0 ? 0 : get(m, i.a) / divisor);
-            return true;
-        }
-        case WJ_DO_RemainderUnsigned: {
-            const u64 divisor = get(m, i.b);
-            set(m, to, divisor == 0 ? 0 : get(m, i.a) % divisor);
-            return true;
-        }
         case WJ_DO_And: set(m, to, get(m, i.a) & get(m, i.b)); return true;
         case WJ_DO_Or: set(m, to, get(m, i.a) | get(m, i.b)); return true;
         case WJ_DO_Xor: set(m, to, get(m, i.a) ^ get(m, i.b)); return true;
@@ -76,16 +50,6 @@ WJ_DEVICE bool compute(const Machine& m, const Instruction& i) {
 
         case WJ_DO_AddWide: set_wide(m, to, (i128)((u128)get_wide(m, i.a) + (u128)get_wide(m, i.b))); return true;
         case WJ_DO_SubtractWide: set_wide(m, to, (i128)((u128)get_wide(m, i.a) - (u128)get_wide(m, i.b))); return true;
-        case WJ_DO_MultiplyWide: set_wide(m, to, (i128)((u128)get_wide(m, i.a) * (u128)get_wide(m, i.b))); return true;
-        case WJ_DO_DivideWide:
-        case WJ_DO_DivideOrZeroWide: set_wide(m, to, divide_or_zero(get_wide(m, i.a), get_wide(m, i.b))); return true;
-        case WJ_DO_RemainderWide:
-        case WJ_DO_ModuloOrZeroWide: set_wide(m, to, modulo_or_zero(get_wide(m, i.a), get_wide(m, i.b))); return true;
-        case WJ_DO_ShiftLeftWide: set_wide(m, to, (i128)((u128)get_wide(m, i.a) << (get(m, i.b) & 127))); return true;
-        case WJ_DO_ShiftRightWide: set_wide(m, to, get_wide(m, i.a) >> (get(m, i.b) & 127)); return true;
-        case WJ_DO_ShiftRightUnsignedWide:
-            set_wide(m, to, (i128)((u128)get_wide(m, i.a) >> (get(m, i.b) & 127)));
-            return true;
         case WJ_DO_EqualWide: set(m, to, get_wide(m, i.a) == get_wide(m, i.b)); return true;
         case WJ_DO_NotEqualWide: set(m, to, get_wide(m, i.a) != get_wide(m, i.b)); return true;
         case WJ_DO_LessWide: set(m, to, get_wide(m, i.a) < get_wide(m, i.b)); return true;
@@ -96,71 +60,83 @@ WJ_DEVICE bool compute(const Machine& m, const Instruction& i) {
         case WJ_DO_AddDouble: set_double(m, to, get_double(m, i.a) + get_double(m, i.b)); return true;
         case WJ_DO_SubtractDouble: set_double(m, to, get_double(m, i.a) - get_double(m, i.b)); return true;
         case WJ_DO_MultiplyDouble: set_double(m, to, get_double(m, i.a) * get_double(m, i.b)); return true;
-        case WJ_DO_DivideDouble: set_double(m, to, get_double(m, i.a) / get_double(m, i.b)); return true;
         case WJ_DO_NegateDouble: set_double(m, to, -get_double(m, i.a)); return true;
         case WJ_DO_EqualDouble: set(m, to, get_double(m, i.a) == get_double(m, i.b)); return true;
         case WJ_DO_NotEqualDouble: set(m, to, get_double(m, i.a) != get_double(m, i.b)); return true;
         case WJ_DO_LessDouble: set(m, to, get_double(m, i.a) < get_double(m, i.b)); return true;
         case WJ_DO_LessOrEqualDouble: set(m, to, get_double(m, i.a) <= get_double(m, i.b)); return true;
         case WJ_DO_DoubleOfInt: set_double(m, to, (f64)(i64)get(m, i.a)); return true;
-        case WJ_DO_DoubleOfUnsigned: set_double(m, to, (f64)get(m, i.a)); return true;
-        case WJ_DO_DoubleOfWide: set_double(m, to, (f64)get_wide(m, i.a)); return true;
-        case WJ_DO_DoubleOfSingle: set_double(m, to, (f64)get_single(m, i.a)); return true;
-        case WJ_DO_SingleOfDouble: set_single(m, to, (f32)get_double(m, i.a)); return true;
-        case WJ_DO_SingleOfInt: set_single(m, to, (f32)(i64)get(m, i.a)); return true;
-        case WJ_DO_SingleOfUnsigned: set_single(m, to, (f32)get(m, i.a)); return true;
-        case WJ_DO_SingleOfWide: set_single(m, to, (f32)get_wide(m, i.a)); return true;
-        case WJ_DO_IntOfDouble: set(m, to, (u64)(i64)get_double(m, i.a)); return true;
-        case WJ_DO_UnsignedOfDouble: set(m, to, (u64)get_double(m, i.a)); return true;
-        case WJ_DO_WideCast: set_wide(m, to, (i128)get_double(m, i.a)); return true;
-        case WJ_DO_WideOfDouble: set_wide(m, to, wide_of_double(get_double(m, i.a))); return true;
 
-        case WJ_DO_SumOverflows: set(m, to, wide_sum_overflows(get_wide(m, i.a), get_wide(m, i.b))); return true;
+        case WJ_DO_OrderCodeSingle:
+        case WJ_DO_OrderCodeDouble:
+        case WJ_DO_OrderValueDouble:
+        case WJ_DO_ComparisonCode:
+        case WJ_DO_FloatKey:
+        case WJ_DO_Fabs:
+        case WJ_DO_Ceil:
+        case WJ_DO_Floor:
+        case WJ_DO_Round:
+        case WJ_DO_Trunc:
+        case WJ_DO_Sqrt:
+        case WJ_DO_SignDouble:
+        case WJ_DO_DoubleOfUnsigned:
+        case WJ_DO_DoubleOfSingle:
+        case WJ_DO_SingleOfDouble:
+        case WJ_DO_SingleOfInt:
+        case WJ_DO_SingleOfUnsigned:
+        case WJ_DO_IntOfDouble:
+        case WJ_DO_UnsignedOfDouble:
+        case WJ_DO_DateYear:
+        case WJ_DO_DateIsoYear:
+        case WJ_DO_DateQuarter:
+        case WJ_DO_DateMonth:
+        case WJ_DO_DateWeek:
+        case WJ_DO_DateDay:
+        case WJ_DO_DateDayOfYear:
+        case WJ_DO_DateDayOfWeek:
+        case WJ_DO_DateIsoDayOfWeek:
+        case WJ_DO_DateFirstOfWeek:
+        case WJ_DO_DateFirstOfMonth:
+        case WJ_DO_DateFirstOfQuarter:
+        case WJ_DO_DateFirstOfYear: set(m, to, rare_unary(i.operation, get(m, i.a))); return true;
+        case WJ_DO_Divide:
+        case WJ_DO_DivideOrZero:
+        case WJ_DO_Remainder:
+        case WJ_DO_ModuloOrZero:
+        case WJ_DO_DivideUnsigned:
+        case WJ_DO_RemainderUnsigned:
+        case WJ_DO_FloorDivide:
+        case WJ_DO_FloorRemainder:
+        case WJ_DO_DateAddMonths:
+        case WJ_DO_DivideDouble:
+        case WJ_DO_Fmod: set(m, to, rare_binary(i.operation, get(m, i.a), get(m, i.b))); return true;
+        case WJ_DO_MultiplyWide:
+        case WJ_DO_DivideWide:
+        case WJ_DO_DivideOrZeroWide:
+        case WJ_DO_RemainderWide:
+        case WJ_DO_ModuloOrZeroWide:
+        case WJ_DO_FloorDivideWide:
+        case WJ_DO_FloorRemainderWide: set_wide(m, to, rare_wide(i.operation, get_wide(m, i.a), get_wide(m, i.b))); return true;
+        case WJ_DO_ShiftLeftWide:
+        case WJ_DO_ShiftRightWide:
+        case WJ_DO_ShiftRightUnsignedWide: set_wide(m, to, rare_wide(i.operation, get_wide(m, i.a), (i128)get(m, i.b))); return true;
+        case WJ_DO_SumOverflows:
         case WJ_DO_DifferenceOverflows:
-            set(m, to, wide_difference_overflows(get_wide(m, i.a), get_wide(m, i.b)));
+        case WJ_DO_ProductOverflows:
+            set(m, to, (u64)rare_wide(i.operation, get_wide(m, i.a), get_wide(m, i.b)));
             return true;
-        case WJ_DO_ProductOverflows: set(m, to, wide_product_overflows(get_wide(m, i.a), get_wide(m, i.b))); return true;
-        case WJ_DO_FloorDivide: set(m, to, (u64)floor_divide((i64)get(m, i.a), divisor_of(m, i.b))); return true;
-        case WJ_DO_FloorRemainder: set(m, to, (u64)floor_remainder((i64)get(m, i.a), divisor_of(m, i.b))); return true;
-        case WJ_DO_FloorDivideWide: set_wide(m, to, floor_divide(get_wide(m, i.a), wide_divisor_of(m, i.b))); return true;
-        case WJ_DO_FloorRemainderWide:
-            set_wide(m, to, floor_remainder(get_wide(m, i.a), wide_divisor_of(m, i.b)));
-            return true;
-        case WJ_DO_Fmod: set_double(m, to, fmod(get_double(m, i.a), get_double(m, i.b))); return true;
-        case WJ_DO_Fabs: set_double(m, to, fabs(get_double(m, i.a))); return true;
-        case WJ_DO_Ceil: set_double(m, to, ceil(get_double(m, i.a))); return true;
-        case WJ_DO_Floor: set_double(m, to, floor(get_double(m, i.a))); return true;
-        case WJ_DO_Round: set_double(m, to, round(get_double(m, i.a))); return true;
-        case WJ_DO_Trunc: set_double(m, to, trunc(get_double(m, i.a))); return true;
-        case WJ_DO_Sqrt: set_double(m, to, sqrt(get_double(m, i.a))); return true;
-        case WJ_DO_SignDouble: set_double(m, to, float_sign(get_double(m, i.a))); return true;
-        case WJ_DO_OrderCodeSingle: set(m, to, order_code_f32(get_single(m, i.a))); return true;
-        case WJ_DO_OrderCodeDouble: set(m, to, order_code_f64(get_double(m, i.a))); return true;
-        case WJ_DO_OrderValueDouble: set_double(m, to, order_value_f64(get(m, i.a))); return true;
-        case WJ_DO_ComparisonCode: set(m, to, comparison_code_f64(get_double(m, i.a))); return true;
-        case WJ_DO_FloatKey: set(m, to, float_key(get_double(m, i.a))); return true;
-        case WJ_DO_DateYear: set_int(m, to, date_year((i32)get(m, i.a))); return true;
-        case WJ_DO_DateIsoYear: set_int(m, to, date_iso_year((i32)get(m, i.a))); return true;
-        case WJ_DO_DateQuarter: set_int(m, to, date_quarter((i32)get(m, i.a))); return true;
-        case WJ_DO_DateMonth: set_int(m, to, date_month((i32)get(m, i.a))); return true;
-        case WJ_DO_DateWeek: set_int(m, to, date_week((i32)get(m, i.a))); return true;
-        case WJ_DO_DateDay: set_int(m, to, date_day((i32)get(m, i.a))); return true;
-        case WJ_DO_DateDayOfYear: set_int(m, to, date_day_of_year((i32)get(m, i.a))); return true;
-        case WJ_DO_DateDayOfWeek: set_int(m, to, date_day_of_week((i32)get(m, i.a))); return true;
-        case WJ_DO_DateIsoDayOfWeek: set_int(m, to, date_iso_day_of_week((i32)get(m, i.a))); return true;
-        case WJ_DO_DateFirstOfWeek: set_int(m, to, date_first_of_week((i32)get(m, i.a))); return true;
-        case WJ_DO_DateFirstOfMonth: set_int(m, to, date_first_of_month((i32)get(m, i.a))); return true;
-        case WJ_DO_DateFirstOfQuarter: set_int(m, to, date_first_of_quarter((i32)get(m, i.a))); return true;
-        case WJ_DO_DateFirstOfYear: set_int(m, to, date_first_of_year((i32)get(m, i.a))); return true;
-        case WJ_DO_DateAddMonths: set_int(m, to, date_add_months((i32)get(m, i.a), (i32)get(m, i.b))); return true;
+        case WJ_DO_DoubleOfWide:
+        case WJ_DO_SingleOfWide: set(m, to, (u64)rare_wide(i.operation, get_wide(m, i.a), 0)); return true;
+        case WJ_DO_WideCast:
+        case WJ_DO_WideOfDouble: set_wide(m, to, rare_wide(i.operation, 0, (i128)get(m, i.a))); return true;
         case WJ_DO_CentralSum:
-            set_double(m, to, central_sum((i64)get(m, i.a), get_wide(m, i.b), get_wide(m, i.c), get_wide(m, i.d)));
+            set(m, to, rare_central_sum((i64)get(m, i.a), get_wide(m, i.b), get_wide(m, i.c), get_wide(m, i.d)));
             return true;
         case WJ_DO_CentralSumDouble:
-            set_double(m, to, central_sum((i64)get(m, i.a), get_double(m, i.b), get_double(m, i.c), get_double(m, i.d)));
+            set(m, to, rare_central_double(i.operation, get(m, i.a), get(m, i.b), get(m, i.c), get(m, i.d)));
             return true;
         case WJ_DO_CentralSquareDouble:
-            set_double(m, to, central_square((i64)get(m, i.a), get_double(m, i.b), get_double(m, i.c)));
+            set(m, to, rare_central_double(i.operation, get(m, i.a), get(m, i.b), get(m, i.c), 0));
             return true;
         case WJ_DO_HashKey: set(m, to, hash_key(get(m, i.a))); return true;
         case WJ_DO_HashCombine: set(m, to, hash_combine(get(m, i.a), get(m, i.b))); return true;
@@ -186,7 +162,7 @@ WJ_DEVICE bool compute(const Machine& m, const Instruction& i) {
             set(m, to, takes_part(m) && is_in_bitmap(get_pointer<const u32>(m, i.a), get(m, i.b)));
             return true;
         case WJ_DO_MayBeInBloom:
-            set(m, to, takes_part(m) && may_be_in_bloom(get_pointer<const u64>(m, i.a), get(m, i.b), get(m, i.c)));
+            set(m, to, takes_part(m) && is_in_bloom(get_pointer<const u64>(m, i.a), get(m, i.b), get(m, i.c)));
             return true;
         case WJ_DO_Store8: store_element(m, i, (u8)get(m, i.c)); return true;
         case WJ_DO_Store16: store_element(m, i, (u16)get(m, i.c)); return true;

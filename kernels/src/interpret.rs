@@ -2,8 +2,9 @@
 //!
 //! A *program* is the numbers of the parameters that it reads, constants, instructions, and a list of 32-bit words
 //! that describes tables. Each lane has registers of 64 bits; parameters and constants are shared by all lanes. An operand is
-//! the place of such a word in shared memory, in bytes, and one more ([`REGISTER`]) if each lane has its own. 128-bit values
-//! take two neighbouring words, the low one first.
+//! the place of such a word in shared memory, in bytes, and one more ([`REGISTER`]) if each lane has its own; or it is the result of
+//! the instruction before ([`LAST`]), which stays out of shared memory. 128-bit values take two neighbouring words, the low one
+//! first.
 
 use crate::constants::constants;
 use crate::params::{Arg, Ptr, params};
@@ -11,6 +12,8 @@ use crate::params::{Arg, Ptr, params};
 constants! { "WJ_":
     /// Added to the place of a register.
     pub const REGISTER: u32 = 1;
+    /// Operand: the result of the instruction before.
+    pub const LAST: u32 = 2;
     /// Parameters of a pipeline that is interpreted.
     pub const INTERPRET_VALUES: usize = 250;
     /// Most words of a long key.
@@ -150,6 +153,8 @@ operations! {
     End, Jump, Push, PushNot, Narrow, Pop,
     // Loops over rows: `to` is the row, `d` whether there is one; to `next` behind the last one.
     Grid, GridWanted, Sample, Tiles, CloseTiles, Walk, CloseWalk,
+    // Rows that are left: each warp lists them, and goes on with as many as it has lanes.
+    Enqueue, Dequeue, NextTurn,
     // Loops over matches: goes on while a lane of the warp has one.
     WhileAny, MatchTurn, IsFull,
     // Several rows a thread.

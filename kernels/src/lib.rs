@@ -117,6 +117,7 @@ const FILES: &[KernelFile] = files![
     "common/pipeline.cuh",
     "common/scan.cuh",
     "interpret/machine.cuh",
+    "interpret/rare.cuh",
     "interpret/values.cuh",
     "interpret/rows.cuh",
     "interpret/groups.cuh",

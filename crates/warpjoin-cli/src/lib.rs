@@ -19,4 +19,4 @@ pub use output::print_line;
 pub use shell::{ShellArgs, run_shell};
 pub use target::TargetArgs;
 pub use tpch::{TpchArgs, TpchReportArgs, run_tpch, run_tpch_report};
-pub use warm::warm;
+pub use warm::{WarmArgs, warm};

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use warpjoin_cli::{
-    BenchCompareArgs, CliError, ShellArgs, TpchArgs, TpchReportArgs, describe_devices, print_line, run_bench_compare,
-    run_shell, run_tpch, run_tpch_report, warm,
+    BenchCompareArgs, CliError, ShellArgs, TpchArgs, TpchReportArgs, WarmArgs, describe_devices, print_line,
+    run_bench_compare, run_shell, run_tpch, run_tpch_report, warm,
 };
 
 // Planning makes thousands of small allocations, which take half of its time with the system's allocator.
@@ -33,7 +33,7 @@ enum Command {
     /// Run SQL over Parquet and CSV files
     Sql(ShellArgs),
     /// Compile the kernels that any query may want: once a machine, ahead of the first query
-    Warm,
+    Warm(WarmArgs),
 }
 
 /// Stack of the threads that plan queries. DataFusion walks over expressions and plans by functions that call themselves:
@@ -71,7 +71,7 @@ fn run() -> ExitCode {
         Command::TpchReport(arguments) => run_tpch_report(&arguments),
         Command::BenchCompare(arguments) => run_bench_compare(&arguments),
         Command::Sql(arguments) => runtime.block_on(run_shell(&arguments)),
-        Command::Warm => warm().and_then(|said| print_line(&said)).map(|()| true),
+        Command::Warm(arguments) => warm(&arguments).map(|()| true),
     };
     // Does not wait for a blocking thread that a cancelled query may still use.
     runtime.shutdown_background();

@@ -34,8 +34,8 @@ mod trace;
 pub use cache::KernelCache;
 pub use cancellation::{CancelWord, Cancellation};
 pub use cuda::{
-    CudaOptions, CudaStatus, LeftOut, OpenedDevices, compile_for_architecture, cuda_problem, cuda_status, open_cuda,
-    open_usable_cuda, prebuilt_kernels, prebuilt_ptx, trim_open_gpus,
+    CudaOptions, CudaStatus, LeftOut, OpenedDevices, binaries_name, compile_for_architecture, cuda_problem,
+    cuda_status, open_cuda, open_usable_cuda, prebuilt_binaries, prebuilt_kernels, prebuilt_ptx, trim_open_gpus,
 };
 pub use device::{Device, DeviceInfo, DeviceKind, Link};
 pub use error::{Cause, DeviceError, Result};

@@ -13,12 +13,17 @@ use crate::program::{
 use crate::shapes::{ProbeKind, Slots, WordSlots};
 use crate::value::CType;
 
+/// Words of each lane for the warp's queue: as many rows as are left of a step, and a warp of them less one.
+const QUEUE_WORDS: u16 = 2;
+
 /// A block of the body that is open.
 pub(super) enum Open {
     /// A loop, from this instruction on.
     Loop { begin: u32, end: u32 },
     /// One that needs no instruction.
     Nothing,
+    /// The loop over the rows of a warp's queue, within the loop from `rows` on that fills it.
+    Queue { rows: u32, begin: u32, end: u32 },
     /// The loop over the matches of a row, with the number of the match.
     Matches { begin: u32, end: u32, index: Operand },
 }
@@ -84,6 +89,13 @@ impl<'k> Builder<'k> {
             Item::Close => match open.pop().ok_or(Unknown("a block that is not open"))? {
                 Open::Nothing => {}
                 Open::Loop { begin, end } => self.close_loop(begin, end),
+                Open::Queue { rows, begin, end } => {
+                    self.close_loop(begin, end);
+                    self.push(Step::new(Do::NextTurn, Operand::NONE, &[]).with(Next::Number(rows)));
+                    self.loops.push((rows, self.here()));
+                    // Its rows come from one turn of the loop to a later one.
+                    self.arrays.extend(self.queue.map(|queue| (queue, self.here())));
+                }
                 Open::Matches { begin, end, index } => {
                     let one = self.constant(1);
                     self.emit(Do::Add, index, &[index, one]);
@@ -147,9 +159,19 @@ impl<'k> Builder<'k> {
                 self.pop_scope(end);
                 self.forget();
             }
-            // One row after the other: those that are left go on at once.
-            Item::Front(front) => front.items.iter().try_for_each(|item| self.item(item, kernel, open))?,
-            Item::OpenQueue { .. } => open.push(Open::Nothing),
+            Item::Front(front) => {
+                let Some(&Open::Loop { begin, .. }) = open.last() else {
+                    return Err(Unknown("tests outside of a loop"));
+                };
+                front.items.iter().try_for_each(|item| self.item(item, kernel, open))?;
+                let [row, alive] = [self.variable(Variable::Row)?, self.variable(Variable::Alive)?];
+                let queue = self.lanes(QUEUE_WORDS);
+                self.arrays.push((queue, begin));
+                self.queue = Some(queue);
+                let step = Step::new(Do::Enqueue, Operand::NONE, &[queue, row.operand, alive.operand]);
+                self.push(step.with(Next::Number(begin)));
+            }
+            Item::OpenQueue { .. } => self.open_queue(open)?,
             // Rows of a frequent key are merged one by one.
             Item::Ballot => {}
             Item::AddToSketch { set, control, hash, alive } => {
@@ -170,6 +192,22 @@ impl<'k> Builder<'k> {
             // The loop ends where no lane has another match.
             Item::EndRound => {}
         }
+        Ok(())
+    }
+
+    /// Opens the loop over the rows of a warp's queue, where the loop around it leads when there is no other row.
+    fn open_queue(&mut self, open: &mut Vec<Open>) -> Made<()> {
+        let (Some(Open::Loop { begin: rows, end: rows_end }), Some(queue)) = (open.pop(), self.queue) else {
+            return Err(Unknown("a queue outside of a loop"));
+        };
+        self.place(rows_end);
+        let begin = self.open_loop();
+        let end = self.label();
+        let row = self.declare(Variable::Row, CType::U64);
+        let alive = self.declare(Variable::Alive, CType::Bool);
+        let step = Step::new(Do::Dequeue, row, &[queue, Operand::NONE, Operand::NONE, alive]);
+        self.push(step.with(Next::Label(end)));
+        open.extend([Open::Nothing, Open::Queue { rows, begin, end }]);
         Ok(())
     }
 
@@ -299,7 +337,8 @@ impl<'k> Builder<'k> {
             None => self.constant(u64::MAX),
         };
         let place = self.declare(Variable::Place, CType::U64);
-        let operation = if *of_block { Do::ReserveOfBlock } else { Do::Reserve };
+        // Warps with queues are at different rows.
+        let operation = if *of_block && self.queue.is_none() { Do::ReserveOfBlock } else { Do::Reserve };
         self.emit(operation, place, &[control, alive, capacity, wanted]);
         self.forget();
         Ok(())

@@ -37,6 +37,8 @@ pub(super) struct Builder<'k> {
     pub matching: Option<Matching<'k>>,
     /// Rows of a thread that are looked up together.
     pub items: u16,
+    /// The queue of a warp's rows that are left.
+    pub queue: Option<Operand>,
     /// How many rows a thread has written.
     pub written: Option<Operand>,
     /// What each lane has gathered for each accumulator.
@@ -71,6 +73,7 @@ impl<'k> Builder<'k> {
             nodes: &kernel.nodes,
             types: &kernel.params,
             items: 1,
+            queue: None,
             written: None,
             gathered: vec![],
             shared: Shared::default(),

@@ -7,6 +7,7 @@ mod allocate;
 mod body;
 mod builder;
 mod call;
+mod chain;
 mod group;
 mod matches;
 mod operand;

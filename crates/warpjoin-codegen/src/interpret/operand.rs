@@ -13,6 +13,8 @@ pub(super) enum Operand {
     Field(u32),
     /// A constant, by its place.
     Constant(u32),
+    /// The result of the instruction before.
+    Last,
     /// A number that is no operand.
     Plain(u16),
 }
@@ -26,7 +28,7 @@ impl Operand {
             Self::Lane(value, word) => Self::Lane(value, word + 1),
             Self::Field(place) => Self::Field(place + 1),
             Self::Constant(place) => Self::Constant(place + 1),
-            Self::Plain(number) => Self::Plain(number),
+            Self::Last | Self::Plain(_) => self,
         }
     }
 

@@ -1,9 +1,10 @@
 //! A finished program.
 
-use warpjoin_kernels::interpret::{INTERPRET_VALUES, REGISTER, group_list};
+use warpjoin_kernels::interpret::{INTERPRET_VALUES, LAST, REGISTER, group_list};
 
 use super::allocate::{Registers, allocate};
 use super::builder::{Builder, Made, Unknown};
+use super::chain::chain;
 use super::operand::{ListEntry, Next, Operand, ProgramKind, Shared, Step};
 use crate::program::Kernel;
 use crate::shapes::PreAggregation;
@@ -61,6 +62,7 @@ impl Program {
         }
         let mut builder = Builder::new(kernel);
         builder.kernel(kernel)?;
+        chain(&mut builder)?;
         let registers = allocate(&builder).ok_or(Unknown("too many registers"))?;
         let placed = |step: &Step| match step.next {
             Next::Label(label) => Ok(step.with(Next::Number(builder.placed(label)?))),
@@ -160,6 +162,7 @@ impl Encoder<'_> {
             }
             Operand::Field(place) => before + 8 * place,
             Operand::Constant(place) => before + 8 * (program.fields.len() as u32 + place),
+            Operand::Last => LAST,
             Operand::Plain(number) => number.into(),
         }
     }

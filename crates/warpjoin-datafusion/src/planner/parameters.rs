@@ -183,18 +183,44 @@ fn is_constant(expr: &Expr) -> bool {
 }
 
 /// A plan of a parameterized query; `None` if it differs from `expected`, which was planned with the values as literals.
+///
+/// DataFusion merges conditions that are equal, and computes an expression once that stands twice, but not a literal. So equal
+/// constants are tried as different placeholders, and then as one.
 pub(super) async fn instance(
     query: &Parameterized,
     expected: &Arc<dyn ExecutionPlan>,
     session: &SessionState,
 ) -> Result<Option<Instance>> {
-    let parameters = Parameters::like(&query.values);
-    let optimized = with_functions(session.optimize(&query.plan)?, &parameters)?;
-    let planner = KeepingPlanner::inner_of(session.query_planner());
-    let plan = planner.create_physical_plan(&optimized, session).await?;
-    parameters.set(&query.values);
-    let bound = bound(&plan)?;
-    Ok(check::is_same(&bound, expected).then(|| Instance::of_parameters(plan, parameters, bound)))
+    let merged = merged(&query.plan)?;
+    for given in std::iter::once(&query.plan).chain(&merged) {
+        let parameters = Parameters::like(&query.values);
+        let optimized = with_functions(session.optimize(given)?, &parameters)?;
+        let planner = KeepingPlanner::inner_of(session.query_planner());
+        let plan = planner.create_physical_plan(&optimized, session).await?;
+        parameters.set(&query.values);
+        let bound = bound(&plan)?;
+        if check::is_same(&bound, expected) {
+            return Ok(Some(Instance::of_parameters(plan, parameters, bound)));
+        }
+    }
+    Ok(None)
+}
+
+/// The plan with one placeholder for constants that are equal; `None` if all are different.
+fn merged(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+    let of = |expr: Expr| match &expr {
+        Expr::Placeholder(Placeholder { id, field }) => match places_of(id) {
+            Some((at, equal)) if at != equal => {
+                let id = format!("{PREFIX}{equal} {equal}");
+                Ok(Transformed::yes(Expr::Placeholder(Placeholder::new_with_field(id, field.clone()))))
+            }
+            _ => Ok(Transformed::no(expr)),
+        },
+        _ => Ok(Transformed::no(expr)),
+    };
+    let merged =
+        plan.clone().transform_up_with_subqueries(|node| node.map_expressions(|expr| expr.transform_up(of)))?;
+    Ok(merged.transformed.then_some(merged.data))
 }
 
 /// Replaces placeholders by their parameters.

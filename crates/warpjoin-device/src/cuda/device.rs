@@ -88,6 +88,13 @@ impl CudaDevice {
     fn load(&self, source: &ModuleSource) -> Result<Vec<CudaKernel>> {
         let _use = LibraryInUse::begin()?;
         let load = |image: &[u8]| module::load(&self.shared.context, image, &source.entries);
+        if let Some(binary) = prebuilt::find_binary(source, self.info.compute_capability) {
+            match load(binary) {
+                // Of a compiler that is newer than the driver.
+                Err(error @ DeviceError::BadImage { .. }) => log::debug!("a prebuilt kernel is not used: {error}"),
+                loaded => return loaded,
+            }
+        }
         let Some(Compiler { nvrtc, target }) = self.compiler else {
             return load(prebuilt::find(source).ok_or(DeviceError::NoNvrtc)?);
         };
@@ -138,10 +145,11 @@ impl DeviceBackend for CudaDevice {
     }
 
     fn is_stored(&self, source: &ModuleSource) -> bool {
-        match self.compiler {
-            Some(Compiler { nvrtc, target }) => self.cache.contains(&nvrtc.key(source, target), target.extension()),
-            None => prebuilt::find(source).is_some(),
-        }
+        prebuilt::find_binary(source, self.info.compute_capability).is_some()
+            || match self.compiler {
+                Some(Compiler { nvrtc, target }) => self.cache.contains(&nvrtc.key(source, target), target.extension()),
+                None => prebuilt::find(source).is_some(),
+            }
     }
 
     fn can_compile(&self) -> bool {

@@ -26,7 +26,7 @@ mod stream;
 use std::path::PathBuf;
 
 pub use nvrtc::compile_for_architecture;
-pub use nvrtc::prebuilt::{prebuilt_kernels, prebuilt_ptx};
+pub use nvrtc::prebuilt::{binaries_name, prebuilt_binaries, prebuilt_kernels, prebuilt_ptx};
 pub use open::{LeftOut, OpenedDevices, open_cuda, open_usable_cuda, trim_open_gpus};
 
 use crate::DeviceError;

@@ -130,7 +130,14 @@ impl Evaluator {
             // Products of unsigned 64-bit numbers leave an i128; their low bits are all that wrapping keeps.
             ArithmeticOp::Multiply if decimal(to).is_none() => Some(x.wrapping_mul(y)),
             ArithmeticOp::Multiply => x.checked_mul(y),
-            ArithmeticOp::Divide | ArithmeticOp::Modulo if y == 0 => return self.poison(fault::DIVISION),
+            ArithmeticOp::Divide | ArithmeticOp::Modulo if y == 0 => {
+                // Decimals are scaled first, which may overflow.
+                let by = if op == ArithmeticOp::Divide { st - sx + sy } else { sx.max(sy) - sx };
+                if up(x, by).is_none() {
+                    self.poison(fault::OVERFLOW);
+                }
+                return self.poison(fault::DIVISION);
+            }
             ArithmeticOp::Divide => {
                 let shift = st - sx + sy;
                 let quotient = up(x, shift).zip(up(y, -shift)).and_then(|(x, y)| x.checked_div(y));

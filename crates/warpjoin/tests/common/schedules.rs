@@ -112,11 +112,13 @@ fn compiled() -> Vec<Scheduled> {
 }
 
 /// Cases that are interpreted, too: every way in which the lanes of an interpreted kernel meet.
-const INTERPRETED: [&str; 14] = [
+const INTERPRETED: [&str; 16] = [
     "duplicate keys",
     "partitioned, duplicate keys",
     "full join",
+    "list of rows behind a bitmap",
     "bitmap of several blocks",
+    "groups of listed rows in many turns",
     "groups by row number in all blocks",
     "groups by two words in all blocks",
     "groups that grow",
