@@ -132,7 +132,8 @@ async fn sessions(case: &Case, engine: &Engine, stock: &Engine) -> (SessionConte
 async fn hot_beside(hot: &[Timed], queries: &[(SessionContext, String)], time: Duration) -> (f64, Duration) {
     let start = Instant::now();
     let mut others = JoinSet::new();
-    for (context, sql) in queries.iter().cloned() {
+    for (context, sql) in queries {
+        let (context, sql) = (context.clone(), sql.clone());
         others.spawn(async move { timed(&context, &sql).await.is_some() });
     }
     let mut clients = JoinSet::new();
