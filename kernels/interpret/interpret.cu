@@ -225,8 +225,7 @@ WJ_DEVICE void part(Machine& m, Rows&, Parts<INTERPRET_PARTITION>& parts, const 
 
 WJ_DEVICE void part(Machine&, Rows&, Parts<INTERPRET_ROWS>&, const Instruction&, u32&) {}
 
-// Blocks on a multiprocessor count more than registers, but for group tables: with 64 registers TPC-H Q1 took 17.8 ms on an
-// H100, with 80 7.9.
+// As many blocks as fit a multiprocessor without registers that are spilled between instructions.
 template <int KIND>
 WJ_DEVICE void interpret(const InterpretParams& p) {
     Machine machine = open_machine(p);
@@ -243,6 +242,6 @@ WJ_DEVICE void interpret(const InterpretParams& p) {
 }
 
 WJ_ENTRY_RESIDENT(interpret_rows, InterpretParams, 256, 6) { interpret<INTERPRET_ROWS>(p); }
-WJ_ENTRY_RESIDENT(interpret_groups, InterpretParams, 384, 2) { interpret<INTERPRET_GROUPS>(p); }
+WJ_ENTRY_RESIDENT(interpret_groups, InterpretParams, 768, 1) { interpret<INTERPRET_GROUPS>(p); }
 WJ_ENTRY_RESIDENT(interpret_matches, InterpretParams, 256, 4) { interpret<INTERPRET_MATCHES>(p); }
 WJ_ENTRY_RESIDENT(interpret_partition, InterpretParams, 256, 5) { interpret<INTERPRET_PARTITION>(p); }

@@ -50,6 +50,8 @@ pub struct ExecOptions {
     /// Minimum rows of a window for dropping rows that cannot be among the first of their partition, if only those are
     /// needed. `None`: when few rows are estimated to be left.
     pub ranked_rows_min: Option<u64>,
+    /// Minimum matches of a probe row for swapping the sides of an outer join. `None`: 64, where the probe side is small.
+    pub swapped_matches_min: Option<u64>,
     /// Minimum rows of a table for listing the rows that its first tests leave. `None`: when few of many rows are left.
     pub compact_rows_min: Option<u64>,
     /// Minimum distinct strings of a column for LIKE and comparisons on the devices; `None`: 4096.
@@ -212,6 +214,7 @@ impl Default for ExecOptions {
             reduced_rows_min: None,
             extremes_rows_min: None,
             ranked_rows_min: None,
+            swapped_matches_min: None,
             compact_rows_min: None,
             tested_strings_min: None,
             waste_bytes_max: None,

@@ -431,3 +431,37 @@ fn rows_that_can_not_be_first_are_dropped_before_a_window() {
         }
     }
 }
+
+/// A lane would go over thousands of matches one by one.
+#[test]
+fn few_rows_with_many_matches_do_not_probe() {
+    let large = batch(vec![
+        ("k", (0..40_000).map(|row| row * row % 4).collect()),
+        ("v", (0..40_000).map(|row| row % 1000).collect()),
+    ]);
+    // A key twice, and one without a match.
+    let small = batch(vec![("k", vec![0, 1, 7, 1]), ("w", vec![10, 20, 30, 40])]);
+    for devices in [1, 2] {
+        let session = simulated().open(devices).expect("a session");
+        let (large, small) = (upload(&session, &large), upload(&session, &small));
+        let mut plan = join(scan(&large), scan(&small), (0, 0), JoinKind::ProbeOuter, vec![3, 1, 2]);
+        for below in [None, Some(500)] {
+            if let (PlanKind::Join(join), Some(below)) = (&mut plan.kind, below) {
+                let below =
+                    Expr { kind: ExprKind::Literal(Scalar::Int(below)), data_type: DataType::Int64, nullable: false };
+                join.residual = Some(common::int_plans::compare(CompareOp::Less, int(1), below));
+            }
+            let (plain, _) = run(&session, &plan, &ExecOptions { swapped_matches_min: Some(u64::MAX), ..as_given() });
+            let (rows, metrics) = run(&session, &plan, &as_given());
+            assert_eq!(rows, plain, "below {below:?}");
+            assert_eq!(rows.len(), if below.is_some() { 20_001 + 10_000 } else { 40_001 + 20_000 });
+            let is_said = metrics.decisions.iter().any(|line| line.starts_with("outer join: "));
+            assert!(is_said, "{:?}", metrics.decisions);
+            assert!(
+                metrics.pipelines.iter().all(|it| it.rows_out < 1000 || it.rows_in > 1000),
+                "{:?}",
+                metrics.pipelines
+            );
+        }
+    }
+}

@@ -18,6 +18,7 @@ mod filters;
 mod late;
 mod measure;
 mod order;
+mod outer;
 mod ranks;
 mod reduce;
 mod safety;
@@ -86,6 +87,7 @@ pub fn optimize(
     // Nothing behind this has to look through row numbers but what rewrites joins.
     let context = late::Context { inputs, devices, options, costs: optimizer.costs };
     optimized = late::place(optimized, context, &mut optimizer.notes);
+    optimized = outer::place(optimized, inputs, options.swapped_matches_min, &mut optimizer.notes);
     optimized = rewrite_full_joins(optimized);
     optimized = reduce::place(optimized, InputTables(inputs), options.reduced_rows_min, &mut optimizer.notes);
     // Of build sides as they are by now.

@@ -30,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) extremes_rows_min: Option<u64>,
     pub(crate) compact_rows_min: Option<u64>,
     pub(crate) ranked_rows_min: Option<u64>,
+    pub(crate) swapped_matches_min: Option<u64>,
     pub(crate) sort_few_rows: Option<u32>,
     pub(crate) waste_bytes_max: Option<u64>,
     pub(crate) join_order: JoinOrder,
@@ -75,6 +76,7 @@ impl Default for Settings {
             reduced_rows_min: None,
             extremes_rows_min: None,
             ranked_rows_min: None,
+            swapped_matches_min: None,
             compact_rows_min: None,
             sort_few_rows: None,
             waste_bytes_max: None,
@@ -120,6 +122,7 @@ impl Settings {
             compact_rows_min: self.compact_rows_min,
             extremes_rows_min: self.extremes_rows_min,
             ranked_rows_min: self.ranked_rows_min,
+            swapped_matches_min: self.swapped_matches_min,
             sort_few_rows: self.sort_few_rows,
             waste_bytes_max: self.waste_bytes_max,
             join_order: self.join_order,
@@ -159,13 +162,14 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
     let few_rows = *[None, Some(0), Some(40)].choose(&mut aside).expect("some");
     let ordered_span_min = *[None, Some(1)].choose(&mut aside).expect("some");
     let memory_use = *[MemoryUse::Auto, MemoryUse::Auto, MemoryUse::Least].choose(&mut aside).expect("some");
-    let [extremes_rows_min, compact_rows_min, ranked_rows_min] =
-        [(); 3].map(|()| *[None, Some(0)].choose(&mut aside).expect("some"));
+    let [extremes_rows_min, compact_rows_min, ranked_rows_min, swapped_matches_min] =
+        [(); 4].map(|()| *[None, Some(0)].choose(&mut aside).expect("some"));
     let settings = Settings {
         memory_use,
         extremes_rows_min,
         compact_rows_min,
         ranked_rows_min,
+        swapped_matches_min,
         waste_bytes_max,
         few_rows,
         device_threads,

@@ -1,4 +1,5 @@
-//! Joins rewritten as others: FULL as an outer and an anti join, NOT IN as an anti join and tests of nulls.
+//! Joins rewritten as others: FULL as an outer and an anti join, an outer join as an inner and an anti join, NOT IN as an anti
+//! join and tests of nulls.
 
 use arrow::datatypes::DataType;
 use warpjoin_columns::expr::{CompareOp, Expr, ExprKind, Scalar};
@@ -27,38 +28,57 @@ fn rewritten(plan: Plan, kind: JoinKind, with: fn(JoinPlan) -> PlanKind) -> Plan
     })
 }
 
-/// Pairs and unmatched probe rows, then unmatched build rows, from an anti join with swapped sides. Both joins read the
-/// same shared rows.
+/// Pairs and unmatched probe rows, then unmatched build rows.
 fn full(join: JoinPlan) -> PlanKind {
-    let JoinPlan { build, probe, on, kind: _, null_equals_null, residual, output } = join;
-    let fields: Vec<_> = build.schema.fields().iter().chain(probe.schema.fields()).cloned().collect();
-    let (build_width, probe_width) = (build.schema.fields().len(), probe.schema.fields().len());
-    let (build, probe) = (build.into_shared(), probe.into_shared());
+    let join = with_shared_sides(join);
+    let outer = join_node(JoinPlan { kind: JoinKind::ProbeOuter, ..join.clone() });
+    PlanKind::Union { inputs: vec![outer, unmatched(swap_sides(join))] }
+}
 
-    let swapped = |column: usize| if column < build_width { probe_width + column } else { column - build_width };
-    let mut of_build: Vec<usize> = output.iter().copied().filter(|&column| column < build_width).collect();
-    of_build.sort_unstable();
-    of_build.dedup();
-    let unmatched = join_node(JoinPlan {
-        build: probe.clone(),
-        probe: build.clone(),
-        on: on.iter().map(|(build, probe)| (probe.clone(), build.clone())).collect(),
-        kind: JoinKind::ProbeAnti,
+/// Pairs, which the build side probes for, then unmatched probe rows.
+pub(crate) fn swapped_outer(join: JoinPlan) -> PlanKind {
+    let join = with_shared_sides(join);
+    let pairs = join_node(JoinPlan { kind: JoinKind::Inner, ..swap_sides(join.clone()) });
+    PlanKind::Union { inputs: vec![pairs, unmatched(join)] }
+}
+
+/// Two joins of these sides read the same rows.
+fn with_shared_sides(join: JoinPlan) -> JoinPlan {
+    JoinPlan { build: join.build.into_shared(), probe: join.probe.into_shared(), ..join }
+}
+
+/// The join of the same columns whose build side probes.
+fn swap_sides(join: JoinPlan) -> JoinPlan {
+    let JoinPlan { build, probe, on, kind, null_equals_null, residual, output } = join;
+    let (build_width, probe_width) = (build.schema.fields().len(), probe.schema.fields().len());
+    let moved = |column: usize| if column < build_width { probe_width + column } else { column - build_width };
+    JoinPlan {
+        build: probe,
+        probe: build,
+        on: on.into_iter().map(|(build, probe)| (probe, build)).collect(),
+        kind,
         null_equals_null,
-        residual: residual.as_ref().map(|residual| residual.remap(&swapped)),
-        output: of_build.iter().map(|&column| swapped(column)).collect(),
-    });
-    let exprs = output.iter().map(|column| {
+        residual: residual.map(|residual| residual.remap(&moved)),
+        output: output.into_iter().map(moved).collect(),
+    }
+}
+
+/// The probe rows without a match, with the columns of the join; those of the build side are null.
+fn unmatched(join: JoinPlan) -> Plan {
+    let build_width = join.build.schema.fields().len();
+    let fields: Vec<_> = join.build.schema.fields().iter().chain(join.probe.schema.fields()).cloned().collect();
+    let mut of_probe: Vec<usize> = join.output.iter().copied().filter(|&column| column >= build_width).collect();
+    of_probe.sort_unstable();
+    of_probe.dedup();
+    let exprs = join.output.iter().map(|column| {
         let data_type = fields[*column].data_type().clone();
-        match of_build.iter().position(|own| own == column) {
+        match of_probe.iter().position(|own| own == column) {
             Some(position) => Expr::column(position, data_type, fields[*column].is_nullable()),
             None => Expr::literal(Scalar::Null, data_type),
         }
     });
-    let unmatched = project(unmatched, exprs.collect());
-    let kind = JoinKind::ProbeOuter;
-    let outer = join_node(JoinPlan { build, probe, on, kind, null_equals_null, residual, output });
-    PlanKind::Union { inputs: vec![outer, unmatched] }
+    let exprs = exprs.collect();
+    project(join_node(JoinPlan { kind: JoinKind::ProbeAnti, output: of_probe, ..join }), exprs)
 }
 
 /// Probe rows without a match. No row is kept if any build key is null; a row with a null key is kept only if there are

@@ -18,7 +18,7 @@ use warpjoin_columns::expr::Expr;
 use super::build::aggregate;
 use super::{AggregateCall, InputTables, Plan, PlanKind};
 
-pub(crate) use joins::{rewrite_full_joins, rewrite_not_in};
+pub(crate) use joins::{rewrite_full_joins, rewrite_not_in, swapped_outer};
 pub(crate) use order_words::words_of;
 pub use sets::{outputs, unique_keys};
 
