@@ -3,7 +3,8 @@
 //!
 //! - `WARPJOIN_LATENCY_QUERIES=1000` is the number of queries over one set of tables, `WARPJOIN_LATENCY_SCHEMAS=100` the number
 //!   of queries over tables of their own, `WARPJOIN_RANDOM_SEED=123` the first seed.
-//! - `WARPJOIN_TEST_DEVICE=cuda` runs them on GPUs. Run `warpjoin warm` before.
+//! - `WARPJOIN_TEST_DEVICE=cuda` runs them on GPUs. Run `warpjoin warm` before. `WARPJOIN_RANDOM_TIER=interpreted` interprets them,
+//!   on simulated devices, too: then `compiled_modules` are kernels that tier 0 lacks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use warpjoin_datafusion::{WarpjoinSessionContext, session_of};
 use warpjoin_sql_tests::random::Case;
 use warpjoin_sql_tests::{Engine, EngineKind, Settings, announce};
 
-use super::random::setting;
+use super::random::{setting, tier};
 
 const QUERIES_DEFAULT: u64 = 6;
 const SCHEMAS_DEFAULT: u64 = 2;
@@ -185,6 +186,7 @@ fn first_runs() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let kind = EngineKind::from_environment(&[1]).unwrap()[0];
     let engine = Engine::new(kind).with_settings(Settings::AsUsed);
+    let engine = if tier().as_deref() == Some("interpreted") { engine.interpreting() } else { engine };
     let stock = Engine::new(EngineKind::Stock).with_settings(Settings::AsUsed);
     let seed = setting("WARPJOIN_RANDOM_SEED").unwrap_or(0);
     let queries = setting("WARPJOIN_LATENCY_QUERIES").unwrap_or(QUERIES_DEFAULT);

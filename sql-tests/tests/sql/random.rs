@@ -33,13 +33,18 @@ pub(super) fn setting(name: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")))
 }
 
+/// The code tier that a run asks for.
+pub(super) fn tier() -> Option<String> {
+    std::env::var("WARPJOIN_RANDOM_TIER").ok()
+}
+
 /// Whether the case of `seed` is interpreted, on one of `engines` engines.
 fn interprets(seed: u64, engines: usize) -> bool {
-    match std::env::var("WARPJOIN_RANDOM_TIER").as_deref() {
-        Err(_) => (seed / engines as u64).is_multiple_of(INTERPRETED_OF),
-        Ok("interpreted") => true,
-        Ok("auto") => false,
-        Ok(other) => panic!("WARPJOIN_RANDOM_TIER={other} is neither interpreted nor auto"),
+    match tier().as_deref() {
+        None => (seed / engines as u64).is_multiple_of(INTERPRETED_OF),
+        Some("interpreted") => true,
+        Some("auto") => false,
+        Some(other) => panic!("WARPJOIN_RANDOM_TIER={other} is neither interpreted nor auto"),
     }
 }
 
