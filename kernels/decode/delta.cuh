@@ -113,7 +113,7 @@ WJ_DEVICE bool decode_delta(Delta& delta, const u8* bytes, u64 length, u64 count
             put(done + place, before + sum, place < values);
             before += all;
         }
-        __syncthreads();
+        // All threads have read the value before: block_sum_before has a barrier.
         if (threadIdx.x == 0) delta.value = before;
         done += values;
     }

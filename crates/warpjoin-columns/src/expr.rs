@@ -189,7 +189,7 @@ pub enum CompareOp {
 }
 
 /// A constant. Integers, dates, timestamps and decimals (unscaled) are `Int`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Scalar {
     /// SQL NULL.
     Null,
@@ -204,6 +204,24 @@ pub enum Scalar {
     /// A constant that an execution of a physical plan binds, by position among the plan's constants. Not part of input
     /// plans.
     Parameter(usize),
+    /// A constant of a list that is known when the plan runs. Elsewhere it is [`ExprKind::Deferred`].
+    Deferred(Arc<dyn DeferredScalar>),
+}
+
+/// Deferred constants are equal only if they are the same object.
+impl PartialEq for Scalar {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Boolean(one), Self::Boolean(other)) => one == other,
+            (Self::Int(one), Self::Int(other)) => one == other,
+            (Self::Float(one), Self::Float(other)) => one == other,
+            (Self::Bytes(one), Self::Bytes(other)) => one == other,
+            (Self::Parameter(one), Self::Parameter(other)) => one == other,
+            (Self::Deferred(one), Self::Deferred(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
 }
 
 /// A leaf of an expression.
@@ -374,9 +392,16 @@ impl Expr {
                 otherwise: otherwise.as_deref().map(boxed),
             },
             ExprKind::InList { operand, list, negated } => {
-                let item = |value: &Scalar| match of_leaf(Leaf::Constant(&ExprKind::Literal(value.clone()))) {
-                    ExprKind::Literal(value) => value,
-                    _ => value.clone(),
+                let item = |value: &Scalar| {
+                    let constant = match value {
+                        Scalar::Deferred(scalar) => ExprKind::Deferred(Arc::clone(scalar)),
+                        value => ExprKind::Literal(value.clone()),
+                    };
+                    match of_leaf(Leaf::Constant(&constant)) {
+                        ExprKind::Literal(value) => value,
+                        ExprKind::Deferred(scalar) => Scalar::Deferred(scalar),
+                        _ => value.clone(),
+                    }
                 };
                 ExprKind::InList { operand: boxed(operand), list: list.iter().map(item).collect(), negated: *negated }
             }

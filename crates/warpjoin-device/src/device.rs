@@ -58,6 +58,8 @@ pub struct DeviceInfo {
     pub compute_capability: (u32, u32),
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
+    /// Threads that a multiprocessor holds at once.
+    pub threads_per_multiprocessor: u32,
     /// Size of the L2 cache.
     pub l2_bytes: u64,
     /// Peak memory bandwidth by memory clock and bus width; 0 if unknown, and on simulated devices.

@@ -39,6 +39,7 @@ fn options(seed: u64, change: Option<&ChangedFile>) -> SimOptions {
         block_threads_max: if seed.is_multiple_of(2) { 64 } else { 256 },
         // Few blocks, which then have several turns each; or some.
         multiprocessors: if seed.is_multiple_of(4) { 1 } else { 4 },
+        threads_per_multiprocessor: if seed.is_multiple_of(4) { 128 } else { 2048 },
         changed_file: change.cloned(),
         ..SimOptions::default()
     }

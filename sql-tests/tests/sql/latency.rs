@@ -55,7 +55,10 @@ impl Timed {
         let first_ms = start.elapsed().as_secs_f64() * 1e3;
         let rows = batches.iter().map(|batch| batch.num_rows()).sum();
         let metrics = DisplayableExecutionPlan::with_metrics(plan.as_ref()).indent(false).to_string();
-        let metrics = metrics.lines().filter_map(|line| line.split_once("metrics=")).map(|(_, metrics)| metrics);
+        let metrics = metrics.lines().filter_map(|line| match line.trim().starts_with("waited ") {
+            true => Some(line.trim()),
+            false => line.split_once("metrics=").map(|(_, metrics)| metrics),
+        });
         let metrics = format!("planned in {planned_ms:.1} ms; {}", metrics.collect::<Vec<_>>().join("; "));
         let (context, stock) = (context.clone(), stock.clone());
         Some(Self { sql: sql.into(), context, stock, rows, metrics, first_ms, hot_ms: 0.0, stock_ms: f64::INFINITY })

@@ -46,6 +46,8 @@ struct TimedRun {
     plan: Arc<dyn ExecutionPlan>,
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
+    /// Whether an earlier query had the plan.
+    is_kept: bool,
 }
 
 /// Sets of parameters after which a plan for all literals is kept, if there is one.
@@ -153,6 +155,7 @@ impl Measurement {
                 session_of(&self.device)?.finish_compiling();
             }
             report.total_ms.push(run.planning_ms + run.execution_ms);
+            report.kept += usize::from(run.is_kept);
             let compiled_modules = total_metrics(&Placement::of(&run.plan)).compiled_modules;
             if compiled_modules > 0 {
                 report.compiled_modules += compiled_modules;
@@ -206,12 +209,15 @@ async fn median_ms(stock: &SessionContext, sql: &str, hot_runs: usize) -> Result
 
 async fn timed_run(context: &SessionContext, sql: &str, entry: Entry) -> Result<TimedRun> {
     let start = Instant::now();
-    let (plan, task) = match entry {
-        Entry::Query => context.query(sql).await?.into_parts(),
+    let (is_kept, (plan, task)) = match entry {
+        Entry::Query => {
+            let query = context.query(sql).await?;
+            (query.is_kept(), query.into_parts())
+        }
         Entry::Sql => {
             let frame = context.sql(sql).await?;
             let task = Arc::new(frame.task_ctx());
-            (frame.create_physical_plan().await?, task)
+            (false, (frame.create_physical_plan().await?, task))
         }
     };
     let planned = Instant::now();
@@ -222,5 +228,6 @@ async fn timed_run(context: &SessionContext, sql: &str, entry: Entry) -> Result<
         schema: plan.schema(),
         plan,
         batches,
+        is_kept,
     })
 }

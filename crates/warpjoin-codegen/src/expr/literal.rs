@@ -29,6 +29,7 @@ pub(super) fn literal(b: &mut Binder, scalar: &Scalar, data_type: &DataType) -> 
             Value { valid: Some(b.truth(false)), dictionary, ..value }
         }
         Scalar::Parameter(number) => return Err(Error::internal(format!("constant {number} is not bound"))),
+        Scalar::Deferred(scalar) => literal(b, &scalar.value()?, data_type)?,
         Scalar::Bytes(bytes) => {
             let dictionary = lookup::dictionary_of(data_type, Some(bytes))?;
             Value { dictionary: Some(dictionary), ..Value::new(b.whole(0), empty_kind(data_type), data_type.clone()) }

@@ -72,6 +72,7 @@ impl fmt::Display for Scalar {
             Self::Float(value) => write!(f, "{value}"),
             Self::Bytes(value) => write!(f, "'{}'", String::from_utf8_lossy(value)),
             Self::Parameter(number) => write!(f, "${number}"),
+            Self::Deferred(value) => write!(f, "{value}"),
         }
     }
 }

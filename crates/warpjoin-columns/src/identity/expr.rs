@@ -71,6 +71,7 @@ impl Identify for Scalar {
             Self::Float(value) => value.to_bits().identify(identity),
             Self::Bytes(value) => value.hash(identity),
             Self::Parameter(number) => number.identify(identity),
+            Self::Deferred(value) => identity.add_deferred(value),
         }
     }
 }

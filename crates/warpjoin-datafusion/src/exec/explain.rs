@@ -52,6 +52,9 @@ pub(super) fn lines(node: &WarpjoinExec, f: &mut fmt::Formatter<'_>) -> fmt::Res
     for decision in decisions {
         write!(f, "\n{indent}planned: {decision}")?;
     }
+    for waited in metrics.iter().flat_map(|metrics| &metrics.kernel_waits) {
+        write!(f, "\n{indent}waited {waited}")?;
+    }
     if let Some(why) = node.last_fallback() {
         write!(f, "\n{indent}ran on the CPU: {why}")?;
     } else if metrics.is_some() {

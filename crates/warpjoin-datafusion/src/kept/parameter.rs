@@ -7,13 +7,13 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_expr::expressions::{InListExpr, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use warpjoin_device::sync::{self, Mutex};
 
@@ -151,13 +151,20 @@ pub(crate) fn is_parameter(expr: &Arc<dyn PhysicalExpr>) -> bool {
     parameter(expr).is_some()
 }
 
-/// The expression with the values that its parameters have now; `None` if it has no parameters.
-pub(crate) fn with_values(expr: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
-    let replaced = Arc::clone(expr).transform_down(|part| {
-        let value = parameter(&part).and_then(|parameter| parameter.parameters.get(parameter.at));
-        Ok(match value {
-            Some(value) => Transformed::yes(Arc::new(Literal::new(value)) as Arc<dyn PhysicalExpr>),
-            None => Transformed::no(part),
+/// The expression with the values that its parameters have now; `None` if it has no parameters. `input` has its columns.
+pub(crate) fn with_values(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Option<Arc<dyn PhysicalExpr>> {
+    let replaced = Arc::clone(expr).transform_up(|part| {
+        if let Some(value) = parameter(&part).and_then(|parameter| parameter.parameters.get(parameter.at)) {
+            return Ok(Transformed::yes(Arc::new(Literal::new(value)) as Arc<dyn PhysicalExpr>));
+        }
+        Ok(match part.downcast_ref::<InListExpr>() {
+            // A new list of constants gets the set in which values are looked up.
+            Some(list) if list.list().iter().all(|item| item.is::<Literal>()) => {
+                let (operand, items) = (Arc::clone(list.expr()), list.list().to_vec());
+                let list = InListExpr::try_new(operand, items, list.negated(), input)?;
+                Transformed::new(Arc::new(list), false, TreeNodeRecursion::Continue)
+            }
+            _ => Transformed::no(part),
         })
     });
     replaced.ok().filter(|replaced| replaced.transformed).map(|replaced| replaced.data)

@@ -15,7 +15,7 @@ use datafusion::prelude::SessionContext;
 use super::eligible::Tables;
 use super::parameters::Parameterized;
 use super::{KeepingPlanner, check, current, eligible, fresh, instance, keepable, keeps_plans, options_of, parameters};
-use crate::kept::{Bound, Files, Functions, KeptPlan, KeptPlans, LeasedExec, LogicalKey, Names, Stage};
+use crate::kept::{Bound, EnvironmentId, Files, Functions, KeptPlan, KeptPlans, LeasedExec, LogicalKey, Names, Stage};
 use crate::runtime::WarpjoinRuntime;
 use crate::runtime::active_query::QueryText;
 
@@ -259,60 +259,80 @@ async fn plan_given(
         }
         return Ok(Planned { plan, bound: Some(known), is_kept: true });
     }
-    let parameterized = parameters::parameterize(given, state)?;
-    let Some(query) = &parameterized else {
-        return new_given(key, &tables, state, runtime).await;
-    };
-    let parameter_key =
-        LogicalKey { environment, stage: Stage::Parameterized, tables: tables.ids.clone(), plan: &query.plan };
-    let home = current(kept.find(&parameter_key), state, kept).await.map(|known| known.plan);
-    if let Some(home) = &home {
-        let known = Bound { plan: Arc::clone(home), values: query.values.clone().into() };
+    let queries = parameters::parameterize(given, state)?;
+    let Some(first) = queries.first() else { return new_given(key, &tables, state, runtime).await };
+    let key_of = |query| parameter_key(environment, &tables, query);
+    let mut home = None;
+    for query in &queries {
+        let Some(found) = current(kept.find(&key_of(query)), state, kept).await else { continue };
+        let known = Bound { plan: found.plan, values: query.values.clone().into() };
         if let Some(plan) = instance(&known, runtime, &options)? {
             return Ok(Planned { plan, bound: Some(known), is_kept: true });
         }
+        home = Some((query, known.plan));
+        break;
     }
     let planned = new_given(key, &tables, state, runtime).await?;
     let is_wanted = match &home {
-        Some(home) => home.has_room(),
+        Some((_, home)) => home.has_room(),
         // The first query of its kind may be the only one. Where a plan can't be kept, it is tried again ever more rarely.
-        None => matches!(kept.sights(&parameter_key), sights if sights > 1 && sights.is_power_of_two()),
+        None => matches!(kept.sights(&key_of(first)), sights if sights > 1 && sights.is_power_of_two()),
     };
     // A filter without values leaves all row groups.
     if is_wanted
         && let Some(bound) = &planned.bound
         && bound.plan.files().are_cached()
     {
-        // The query has its plan, whatever becomes of the one for later queries.
-        let planned = (&planned.plan, bound.plan.files());
-        let ended = keep_parameterized(query, parameter_key, home, planned, state, kept).await;
-        ended.unwrap_or_else(|error| log::debug!("no plan for all literals: {error}"));
+        let given = (&planned.plan, bound.plan.files());
+        let (tried, home) = match &home {
+            Some((query, home)) => (std::slice::from_ref(*query), Some(home)),
+            None => (queries.as_slice(), None),
+        };
+        for query in tried {
+            // The query has its plan, whatever becomes of the one for later queries.
+            let ended = keep_parameterized(query, key_of(query), home, given, state, kept).await;
+            let is_kept = ended.unwrap_or_else(|error| {
+                log::debug!("no plan for all literals: {error}");
+                false
+            });
+            if is_kept {
+                break;
+            }
+        }
     }
     Ok(planned)
 }
 
+fn parameter_key<'q>(
+    environment: EnvironmentId,
+    tables: &Tables,
+    query: &'q Parameterized,
+) -> LogicalKey<&'q LogicalPlan> {
+    LogicalKey { environment, stage: Stage::Parameterized, tables: tables.ids.clone(), plan: &query.plan }
+}
+
 /// Adds an instance of a parameterized plan to `home`, or keeps it as a new plan, if it equals `planned`, the plan with
-/// literals.
+/// literals. Returns whether it does.
 async fn keep_parameterized(
     query: &Parameterized,
     key: LogicalKey<&LogicalPlan>,
-    home: Option<Arc<KeptPlan>>,
+    home: Option<&Arc<KeptPlan>>,
     (planned, files): (&Arc<dyn ExecutionPlan>, &Files),
     state: &SessionState,
     kept: &KeptPlans,
-) -> Result<()> {
+) -> Result<bool> {
     let Some(instance) = parameters::instance(query, planned, state).await? else {
         log::debug!("the plan depends on its literals: {}", query.plan.display_indent());
-        return Ok(());
+        return Ok(false);
     };
     if let Some(home) = home {
         home.add(instance);
-        return Ok(());
+        return Ok(true);
     }
     let home = KeptPlan::of_instances(key.tables.clone(), files.clone());
     home.add(instance);
     kept.keep(key, eligible::without_tables(&query.plan)?, Bound::of(home), options_of(state).kept_plans);
-    Ok(())
+    Ok(true)
 }
 
 /// Plans a query, and keeps its plan.

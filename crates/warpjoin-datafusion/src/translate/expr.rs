@@ -330,7 +330,11 @@ impl Translation<'_> {
         let mut list = Vec::with_capacity(in_list.list().len());
         for item in in_list.list() {
             let item = self.constant(item)?;
-            let ExprKind::Literal(value) = item.kind else { return self.in_list_of_columns(expr, in_list) };
+            let value = match item.kind {
+                ExprKind::Literal(value) => value,
+                ExprKind::Deferred(value) if value.parameter().is_some() => Scalar::Deferred(value),
+                _ => return self.in_list_of_columns(expr, in_list),
+            };
             if value != Scalar::Null && item.data_type != operand.data_type {
                 return Err(Reason::Expression(format!("{expr} on {} and {}", operand.data_type, item.data_type)));
             }

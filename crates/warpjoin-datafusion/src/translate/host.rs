@@ -83,7 +83,7 @@ impl HostFunction for HostExpr {
     }
 
     fn bound(&self) -> Option<Arc<dyn HostFunction>> {
-        let expr = with_values(&self.expr)?;
+        let expr = with_values(&self.expr, &self.input)?;
         let (input, data_type) = (Arc::clone(&self.input), self.data_type.clone());
         Some(Arc::new(Self { is_fixed: is_fixed(&expr), expr, input, data_type }))
     }

@@ -53,7 +53,7 @@ impl DeferredScalar for Deferred {
 
     fn bound(&self) -> Option<Scalar> {
         // Of results of subqueries, nothing is known before the query runs.
-        let value = with_values(&self.expr).and_then(|expr| literal_of(&expr));
+        let value = with_values(&self.expr, &Schema::empty()).and_then(|expr| literal_of(&expr));
         value.filter(|value| value.data_type() == self.data_type).and_then(|value| scalar(&value).ok())
     }
 

@@ -27,7 +27,43 @@ async fn with_values(context: &SessionContext, stock: &SessionContext, template:
 async fn other_literals_find_the_plan() {
     let (context, stock) = (session().await, stock());
     tables(&stock, false).await;
-    let templates: [(&str, &[&str]); 23] = [
+    let templates: [(&str, &[&str]); 35] = [
+        ("select count(*) from t where a in (?)", &["1, 2, 3, 4", "9, 8, 7, 6", "0, 100, 200, -1", "5, 55, 50, 54"]),
+        ("select count(*) from t where a not in (?)", &["1, 2, 3, 4, 5", "9, 8, 7, 6, 0", "0, 100, 200, -1, 3"]),
+        ("select sum(a) from t where d in (?)", &["1, 2, 3, 4", "9, 8.5, 7, 6", "0, 100, 200.00, -1"]),
+        (
+            "select k, count(*) from t where s in (?) group by k order by k",
+            &["'name 1', 'name 2', 'x', ''", "'a', 'b', 'c', 'd'", "'name 12', 'name 0', 'name 3', 'name 4'"],
+        ),
+        (
+            "select substr(s, 1, 2) as c, count(*) from w where substr(s, 1, 2) in (?) group by 1 order by 1",
+            &["'w1', 'w2', 'w3', 'w4'", "'w5', 'w6', 'w7', 'x'", "'w9', 'w2', 'w8', ''"],
+        ),
+        (
+            "select id from t where a > (select avg(a) from t where k in (?)) and k in (?) order by id",
+            &["1, 2, 3, 4", "0, 5, 6, 9", "5, 1, 6, 2"],
+        ),
+        (
+            "select k, sum(case when s = ? then d else 0 end) / sum(d) as share from t group by k order by k",
+            &["'name 1'", "'name 2'", "'none'", "'name 12'"],
+        ),
+        (
+            "select k, count(*) filter (where a > ?) as n, sum(a) as total from t where d < 2000 group by k having              count(*) filter (where a > ?) > 1 order by n desc, k limit 5",
+            &["50", "99", "20", "70"],
+        ),
+        (
+            "select sum(case when s like ? then a else 0 end) as matching, count(*) as n from t where d > 50",
+            &["'name 1%'", "'%2'", "'n_me 3'", "'x%'"],
+        ),
+        (
+            "select max(n) from (select k, sum(case when a in (?) then 1 else 0 end) as n from t group by k) as by_k",
+            &["1, 2, 3, 4", "9, 8, 7, 6", "0, 100, 200, -1", "5, 55, 50, 54"],
+        ),
+        (
+            "select u.y, sum(case when t.a < ? then 1 else 0 end) as few from t join u on t.k = u.k group by u.y order by 2, 1",
+            &["5", "50", "100", "0"],
+        ),
+        ("select count(distinct case when a > ? then k end) as n from t", &["1", "50", "99", "100"]),
         // DataFusion takes the condition that both sides have out of the OR.
         (
             "select count(*) from t where (a >= ? and s like 'name 1%') or (a >= ? and d < 50) or (a >= ? and k = 3)",
@@ -89,7 +125,29 @@ async fn other_literals_find_the_plan() {
 async fn literals_that_lead_elsewhere() {
     let (context, stock) = (session().await, stock());
     tables(&stock, false).await;
-    let templates: [(&str, &[&str]); 12] = [
+    let templates: [(&str, &[&str]); 20] = [
+        // The answer has the literal in its name.
+        ("select k, sum(case when a = ? then 1 else 0 end) from t group by k order by k", &["1", "2", "3", "2"]),
+        (
+            "select * from (select k, sum(case when a = ? then 1 else 0 end) from t group by k) as x order by k",
+            &["1", "2", "3"],
+        ),
+        ("select case when a > ? then 1 else 0 end as c, count(*) from t group by 1 order by 1", &["1", "50", "99"]),
+        (
+            "select id from t where a in (?) and id < 200",
+            &["1, 2, 3, 4", "1, 1, 2, 2", "1, null, 2, 3", "'5', '6', '7', '8'"],
+        ),
+        (
+            "select id from t where a in (?) and a in (5, 6, 7, 8) order by id",
+            &["1, 2, 3, 4", "5, 6, 1, 2", "8, 7, 6, 5", "9, 1, 2, 3", "5, 1, 2, 3"],
+        ),
+        ("select id from t where a in (?) or a in (5, 6, 7, 8)", &["1, 2, 3, 4", "5, 6, 1, 2", "8, 7, 6, 5"]),
+        ("select id from t where a not in (?) and id < 60", &["1, 2, 3, null", "5, 6, 1, 2", "null, null, null, null"]),
+        (
+            "select k, sum(case when a = ? then 1 else 0 end) as one, sum(case when a = 5 then 1 else 0 end) as five \
+             from t group by k order by k",
+            &["1", "5", "6", "5", "7"],
+        ),
         (
             "select count(*) from t where a > ?",
             &["3", "4", "null", "5.5", "1e3", "'x'", "cast('7' as int)", "9223372036854775808"],

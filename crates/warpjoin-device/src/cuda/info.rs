@@ -32,6 +32,10 @@ pub(super) fn read(
         budget_bytes: memory_bytes.unwrap_or(free_bytes / 100 * BUDGET_PERCENT),
         compute_capability: compute_capability(context)?,
         multiprocessors: attribute(context, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        threads_per_multiprocessor: attribute(
+            context,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+        )?,
         l2_bytes: attribute(context, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
         memory_bytes_per_s: memory_bytes_per_s(context),
         block_threads_max: 1024,

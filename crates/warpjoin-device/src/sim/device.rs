@@ -31,6 +31,7 @@ impl SimDevice {
             budget_bytes: options.memory_bytes,
             compute_capability: (0, 0),
             multiprocessors: options.multiprocessors,
+            threads_per_multiprocessor: options.threads_per_multiprocessor,
             l2_bytes: options.l2_bytes,
             memory_bytes_per_s: 0,
             shared_bytes_per_block_max: options.shared_bytes_per_block_max,

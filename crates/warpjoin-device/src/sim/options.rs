@@ -46,6 +46,9 @@ pub struct SimOptions {
     /// Number of streaming multiprocessors that the device reports. Few by default, so that kernels
     /// with a grid sized by it iterate in their grid-stride loops.
     pub multiprocessors: u32,
+    /// Threads that a multiprocessor holds at once, as the device reports. Fewer make fewer blocks, which then have several turns
+    /// each.
+    pub threads_per_multiprocessor: u32,
     /// L2 cache that the device reports, in bytes. Small by default, so that tests cover the plans for
     /// tables that exceed it.
     pub l2_bytes: u64,
@@ -76,6 +79,7 @@ impl Default for SimOptions {
             shared_bytes_per_block_max: 227 << 10,
             block_threads_max: 64,
             multiprocessors: 4,
+            threads_per_multiprocessor: 2048,
             l2_bytes: 4 << 20,
         }
     }

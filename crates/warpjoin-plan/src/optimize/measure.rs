@@ -170,13 +170,16 @@ impl SampleView {
             Scalar::Boolean(value) => Data::Booleans(vec![*value; rows]),
             Scalar::Int(value) => Data::Ints(vec![*value; rows]),
             Scalar::Float(value) => Data::Floats(vec![*value; rows]),
-            Scalar::Null | Scalar::Bytes(_) | Scalar::Parameter(_) => return None,
+            Scalar::Null | Scalar::Bytes(_) | Scalar::Parameter(_) | Scalar::Deferred(_) => return None,
         };
         Some(Values { data, valid: None })
     }
 
     fn in_list(&self, operand: &Expr, list: &[Scalar], negated: bool) -> Option<Values> {
         let Values { data, valid } = self.evaluate(operand)?;
+        if list.iter().any(|item| matches!(item, Scalar::Deferred(_))) {
+            return None;
+        }
         let found: Vec<bool> = match data {
             Data::Ints(values) => values.iter().map(|value| list.contains(&Scalar::Int(*value))).collect(),
             Data::Codes(codes, dictionary) => {

@@ -15,6 +15,8 @@ pub struct QueryMetrics {
     pub compile_ns: u64,
     /// Number of kernel modules that were not in memory.
     pub compiled_modules: u64,
+    /// Kernels that the query waited for, each with its time, in words. Short waits are left out.
+    pub kernel_waits: Vec<String>,
     /// Number of pipelines that ran interpreted ([`crate::ExecOptions::code_tier`]).
     pub interpreted_kernels: u64,
     /// Total kernel time of the device with the largest total.
@@ -56,6 +58,7 @@ impl QueryMetrics {
         self.planning_ns += part.planning_ns;
         self.compile_ns += part.compile_ns;
         self.compiled_modules += part.compiled_modules;
+        self.kernel_waits.extend(part.kernel_waits);
         self.interpreted_kernels += part.interpreted_kernels;
         self.launches += part.launches;
         self.uploaded_bytes += part.uploaded_bytes;

@@ -246,6 +246,7 @@ fn literal(scalar: &Scalar, data_type: &DataType) -> V {
         Scalar::Float(f) if *data_type == DataType::Float32 => V::Float(f64::from(*f as f32)),
         Scalar::Float(f) => V::Float(*f),
         Scalar::Parameter(number) => panic!("constant {number} is not bound"),
+        Scalar::Deferred(value) => panic!("{value} is not bound"),
     }
 }
 

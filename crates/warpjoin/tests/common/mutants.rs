@@ -70,7 +70,8 @@ pub(crate) fn uses(text: &str, file: &KernelFile) -> bool {
 
 /// Files, and how the first argument of an atomic begins there if its word lies in shared memory. One block alone uses such a
 /// word, so an atomic of block scope is no mistake.
-const SHARED_WORDS: [(&str, &str); 15] = [
+const SHARED_WORDS: [(&str, &str); 16] = [
+    ("common/row_queue.cuh", "queue.count"),
     ("group/block_table.cuh", ""),
     ("group/group_walk.cuh", "&walk."),
     ("interpret/partitions.cuh", "&counts[tile."),

@@ -199,6 +199,9 @@ pub struct VariantsReport {
     pub compiled_modules: u64,
     /// Parameters of the runs that compiled a module.
     pub compiled_with: Vec<String>,
+    /// Runs with the plan of an earlier query, which had other literals.
+    #[serde(default)]
+    pub kept: usize,
     /// Time of each run, from SQL text to the last batch.
     pub total_ms: Vec<f64>,
 }

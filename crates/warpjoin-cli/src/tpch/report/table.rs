@@ -49,9 +49,10 @@ pub(in crate::tpch) fn render(report: &Report) -> String {
         }
         if let Some(variants) = &query.variants {
             text.push_str(&format!(
-                "\nquery {}: {} variants, {} different, {} modules compiled",
+                "\nquery {}: {} variants, {} with an earlier plan, {} different, {} modules compiled",
                 query.query,
                 variants.runs,
+                variants.kept,
                 variants.different.len(),
                 variants.compiled_modules
             ));

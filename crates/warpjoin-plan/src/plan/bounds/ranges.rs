@@ -177,7 +177,7 @@ fn of_scalar(scalar: &Scalar, data_type: &DataType) -> Option<Range> {
         Scalar::Int(value) => Some(range_of_literal(*value, data_type)),
         Scalar::Boolean(_) => Some(Range::new(0, 1)),
         Scalar::Null => Some(Range::new(0, 0)),
-        Scalar::Float(_) | Scalar::Bytes(_) | Scalar::Parameter(_) => None,
+        Scalar::Float(_) | Scalar::Bytes(_) | Scalar::Parameter(_) | Scalar::Deferred(_) => None,
     }
 }
 

@@ -43,9 +43,9 @@ pub(in crate::exec) fn launch_shape(
     let info = stream.device().info();
     let shared_bytes_max = info.shared_bytes_per_block_max.max(1);
     // Blocks that a multiprocessor holds at once.
-    let resident = |threads: u32, shared_bytes: u32| match shared_bytes {
-        0 => 2048 / threads,
-        bytes => (shared_bytes_max / bytes).clamp(1, 2048 / threads),
+    let resident = |threads: u32, shared_bytes: u32| {
+        let by_threads = (info.threads_per_multiprocessor / threads).max(1);
+        shared_bytes_max.checked_div(shared_bytes).map_or(by_threads, |by_shared| by_shared.clamp(1, by_threads))
     };
     let fill =
         |threads: u32, shared_bytes: u32| u64::from(info.multiprocessors) * u64::from(resident(threads, shared_bytes));

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use warpjoin_columns::devices::compiler::{QueryId, note};
 use warpjoin_columns::{DeviceSet, Error, Result};
@@ -16,6 +16,9 @@ use warpjoin_plan::options::CodeTier;
 use super::Query;
 use crate::exec::decision::{DecisionKind, RuntimeDecision};
 use crate::exec::metrics::HostDecision;
+
+/// The shortest wait for a kernel that metrics name.
+const WAIT_MIN: Duration = Duration::from_millis(20);
 
 /// The kernels that a query has compiled, and its runtime decisions.
 pub(crate) struct Compilation {
@@ -104,6 +107,10 @@ impl Query<'_> {
                 kernels.push(compiled.kernel(entry)?);
                 if was_missing {
                     note(module, begun, "waited for");
+                    if begun.elapsed() >= WAIT_MIN {
+                        let waited_ms = begun.elapsed().as_millis();
+                        self.metrics.kernel_waits.push(format!("{waited_ms} ms for {entry} of {}", module.name));
+                    }
                 }
             }
         }
