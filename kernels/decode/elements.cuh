@@ -122,15 +122,15 @@ WJ_DEVICE void find_origins(Elements& shared, u32 count, u32 begin, u32 length) 
     }
 }
 
-// Puts out the bytes of `count` elements, of which the first begins at source byte `at` and puts out byte `out`.
+// Puts out the bytes of `count` elements, of which the first begins at source byte `at` and puts out byte `out`. The last window is
+// read until the next barrier.
 WJ_DEVICE void put_out(Elements& shared, u32 count, const u8* source, u64 at, u8* target, u64 out) {
     const u32 all = shared.firsts[count];
     const u32 window_bytes = blockDim.x * WJ_ELEMENTS_ITEMS;
     u8* const window = reinterpret_cast<u8*>(shared.window.bytes);
     for (u32 begin = 0; begin < all; begin += window_bytes) {
         const u32 length = all - begin < window_bytes ? all - begin : window_bytes;
-        // The window before is put out, or marks and jumps are of no more use.
-        __syncthreads();
+        // Marks and jumps, and the origins of the window before, are of no more use: there was a barrier since they were read.
         find_origins(shared, count, begin, length);
         __syncthreads();
         // Bytes of the source, and from before the window: all are asked for before one is waited for.
@@ -185,7 +185,6 @@ WJ_UNROLL
         __syncthreads();
         copy_bytes(target + out + begin, window, length);
     }
-    __syncthreads();
 }
 
 // Finds the first elements of all threads in the tile. All threads of the block call it.

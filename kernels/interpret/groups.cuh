@@ -77,8 +77,8 @@ struct GroupRow {
     SpareRow spare;
 };
 
-WJ_RARE GroupRow narrow_row(const Machine m, u64 packed) {
-    return GroupRow{group_row_narrow(table_of(m), listed(m, WJ_LIST_STRIDE), packed), SpareRow{0, false}};
+WJ_RARE u64 narrow_row(const Machine m, u64 packed) {
+    return group_row_narrow(table_of(m), listed(m, WJ_LIST_STRIDE), packed);
 }
 
 // The words of the key are those of the lane's row.
@@ -95,7 +95,7 @@ WJ_RARE GroupRow wide_row(const Machine m, SpareRow spare) {
 WJ_DEVICE u64 row_of_group(const Machine& m, SpareRow& spare, u64 packed) {
     const u32 mode = listed(m, WJ_LIST_MODE);
     if (mode == WJ_MODE_DENSE) return group_row_dense(table_of(m), listed(m, WJ_LIST_STRIDE), packed);
-    if (mode == WJ_MODE_NARROW) return narrow_row(m, packed).number;
+    if (mode == WJ_MODE_NARROW) return narrow_row(m, packed);
     const GroupRow row = wide_row(m, spare);
     spare = row.spare;
     return row.number;

@@ -69,6 +69,7 @@ WJ_DEVICE bool find(const Slot* slots, u64 windows, u64 key, u64 hash, bool acti
     }
     const ProbeGroup<LANES> probe_group;
     bool found = false;
+#pragma unroll 1
     for (u32 turn = 0; turn < LANES; ++turn) {
         if (!__shfl_sync(probe_group.mask, (u32)active, turn, LANES)) continue;
         const u64 wanted = __shfl_sync(probe_group.mask, key, turn, LANES);

@@ -11,7 +11,8 @@ use warpjoin_device::SimOptions;
 
 /// Devices that find races.
 fn racing(seed: u64) -> SimOptions {
-    SimOptions { seed: Some(seed), races: true, ..SimOptions::default() }
+    // Blocks have several turns each.
+    SimOptions { seed: Some(seed), races: true, threads_per_multiprocessor: 256, ..SimOptions::default() }
 }
 
 #[test]

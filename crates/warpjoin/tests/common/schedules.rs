@@ -225,6 +225,15 @@ fn filters() -> Vec<Scheduled> {
             settings.runtime_filters = RuntimeFilters::AlwaysBy(FilterForm::Bitmap);
             settings.compact_rows_min = Some(0);
         }),
+        // Turns without such a row among them, on devices with few blocks.
+        with(
+            join_of("list of rows behind a bitmap in many turns", table(40, |r| r * 5), table(9000, |r| r), 1),
+            |settings| {
+                settings.runtime_filters = RuntimeFilters::AlwaysBy(FilterForm::Bitmap);
+                settings.compact_rows_min = Some(0);
+                settings.devices = 1;
+            },
+        ),
         // More build rows than a block has threads, so that several blocks set bits of one word.
         with(join_of("bitmap of several blocks", table(600, |r| r * 7 % 611), table(700, |r| r), 1), |settings| {
             settings.runtime_filters = RuntimeFilters::AlwaysBy(FilterForm::Bitmap);

@@ -281,6 +281,8 @@ pub fn column_of(kind: usize, rng: &mut StdRng, rows: usize) -> ArrayRef {
         }
         // Empty ones, short and long ones among them.
         12 => Arc::new(numbers.iter().map(|n| n.map(text_of)).collect::<StringArray>()),
+        // Several runs of bytes in a tile that no page has compressed.
+        13 if below == 1 << 20 => Arc::new(numbers.iter().map(|n| n.map(long_run)).collect::<BinaryArray>()),
         13 => Arc::new(
             numbers.iter().map(|n| n.map(|n| n.to_le_bytes()[..n as usize % 9].to_vec())).collect::<BinaryArray>(),
         ),
@@ -288,6 +290,19 @@ pub fn column_of(kind: usize, rng: &mut StdRng, rows: usize) -> ArrayRef {
     }
 }
 pub const KINDS: usize = 14;
+
+/// Bytes that do not repeat, and then some that do.
+fn long_run(number: u64) -> Vec<u8> {
+    let mut state = number;
+    let mut bytes: Vec<u8> = (0..520 + number % 40)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        })
+        .collect();
+    bytes.extend(b"the same ".repeat(9));
+    bytes
+}
 
 fn text_of(number: u64) -> String {
     match number % 7 {
