@@ -19,6 +19,7 @@ mod late;
 mod measure;
 mod order;
 mod outer;
+mod pipelines;
 mod ranks;
 mod reduce;
 mod safety;
@@ -36,6 +37,7 @@ pub use compact::COMPACTED_ROWS_MIN;
 use costs::Costs;
 pub use order::Orders;
 use order::{Graph, Planner, Tree, rebuild, shape_of};
+pub use pipelines::pipelines;
 pub use share::share_between;
 
 /// An order is changed where the other one costs less than this share of it.

@@ -1,14 +1,15 @@
 //! Decisions of the host while a query runs, on which later kernels depend.
 //!
 //! A decision is made in one of three ways: at planning ([`Optimized::notes`]); by a kernel, without the host; or by
-//! the host after a pipeline, from data that it reads from the devices. This module has the last kind, with the text
-//! that EXPLAIN shows before and after a run.
+//! the host after a pipeline, from data that it reads from the devices. This module has what was chosen in the last way, with
+//! the text that EXPLAIN ANALYZE shows.
 //!
 //! [`Optimized::notes`]: warpjoin_plan::optimize::Optimized
 
 use std::fmt;
 
 use warpjoin_codegen::{FilterTest, MatchForm, Slots};
+use warpjoin_plan::plan::physical::DecisionKind;
 
 use super::relation::PartitionChoice;
 
@@ -29,48 +30,6 @@ pub(crate) enum RuntimeDecision {
     Filter(FilterTest),
     /// The number of rows, which get row ids.
     Rows(u64),
-}
-
-/// Kind of a decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum DecisionKind {
-    BuildSide,
-    Join,
-    Table,
-    GroupBy,
-    RuntimeFilter,
-    RowNumbers,
-}
-
-impl DecisionKind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::BuildSide => "build side",
-            Self::Join => "join",
-            Self::Table => "join table",
-            Self::GroupBy => "group-by",
-            Self::RuntimeFilter => "runtime filter",
-            Self::RowNumbers => "row numbers",
-        }
-    }
-
-    fn alternatives(self) -> &'static str {
-        match self {
-            Self::BuildSide => "exchanged by key, or copied to every device",
-            Self::Join => "by one table, or by partition",
-            Self::Table => "of unique keys, or lists of the rows of each key",
-            Self::GroupBy => "in one table, or by partition",
-            Self::RuntimeFilter => "by table, bounds, bitmap or Bloom filter",
-            Self::RowNumbers => "narrowest type that holds the row count",
-        }
-    }
-}
-
-/// The kind and its alternatives.
-impl fmt::Display for DecisionKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.name(), self.alternatives())
-    }
 }
 
 impl RuntimeDecision {

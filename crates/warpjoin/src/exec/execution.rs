@@ -87,7 +87,7 @@ impl Query<'_> {
             let output = match &pipeline.sink {
                 Sink::Result => return Ok(relation),
                 // They run with the pipelines that read them.
-                Sink::Build | Sink::UnionInput => self.without_tables(relation)?,
+                Sink::Build(_) | Sink::UnionInput => self.without_tables(relation)?,
                 Sink::Count => {
                     let has_rows = self.count(&relation)? > 0;
                     outputs.has_rows.insert(outputs.next(), has_rows);
@@ -192,10 +192,11 @@ impl Query<'_> {
                 let joined = self.probe_shared_build(&execution.bind_join(join)?, *table, relation)?;
                 return Ok(self.compacted(joined));
             }
-            Step::Join { build: id, join, wanted } => {
+            Step::Join { build: id, join, method, wanted } => {
                 let build = outputs.read(*id)?;
                 relation = self.without_tables(relation)?;
-                relation = self.join_relations(&execution.bind_join(join)?, build, relation, *wanted)?;
+                let join = execution.bind_join(join)?;
+                relation = self.join_relations(&join, build, relation, (*method, *wanted))?;
                 relation = self.compacted(relation);
                 let has_rows = relation.joins.last().is_some_and(|table| table.build.rows() > 0);
                 let has_rows = self.joins.has_build_rows.take().unwrap_or(has_rows);
@@ -243,7 +244,7 @@ mod tests {
     use warpjoin_columns::{Table, TableBuilder};
     use warpjoin_device::{SimOptions, open_simulated};
     use warpjoin_plan::options::ExecOptions;
-    use warpjoin_plan::plan::physical::lower;
+    use warpjoin_plan::plan::physical::{Choices, lower};
     use warpjoin_plan::plan::{AggregateFunction, JoinKind, JoinPlan, Plan, PlanKind, SortKey};
 
     use super::*;
@@ -341,7 +342,7 @@ mod tests {
         values: impl Fn(i64, i64) -> Vec<i64> + Sync,
         expected: impl Fn(&[i64]) -> Vec<(i64, i64, i64)> + Sync,
     ) {
-        let (physical, bindings) = lower(plan);
+        let (physical, bindings) = lower(plan, &Choices::OPEN);
         is_shared(&physical);
         assert!(!format!("{physical:?}").contains("Int("), "a constant in {physical:?}");
         let constant = |value: &i64| ExprKind::Literal(Scalar::Int((*value).into()));
@@ -440,7 +441,7 @@ mod tests {
     fn a_constant_that_is_missing_is_an_error() {
         let (session, table) = numbers(1, 3);
         let plan = plan(&table, &[1]);
-        let (physical, bindings) = lower(&plan);
+        let (physical, bindings) = lower(&plan, &Choices::OPEN);
         let inputs = Inputs::default();
         for known in 0..bindings.constants.len() {
             let constants = &bindings.constants[..known];

@@ -30,9 +30,8 @@ use warpjoin_codegen::RowSpec;
 use warpjoin_codegen::forget;
 use warpjoin_columns::{Error, Reason, Result, Table};
 use warpjoin_device::{Cause, Device};
-use warpjoin_plan::optimize::{Optimized, optimize};
+use warpjoin_plan::optimize::{Optimized, optimize, pipelines};
 use warpjoin_plan::plan::Plan;
-use warpjoin_plan::plan::physical::lower;
 
 pub use check::{check, check_node};
 pub use explain::{Explanation, explain};
@@ -195,7 +194,7 @@ fn optimize_and_execute<T>(
         Some(kept) => kept.get_or_make(timed)?,
         None => new.insert(timed()?),
     };
-    let (physical, bindings) = lower(plan);
+    let (physical, bindings) = pipelines(plan, session.devices(), &inputs.tables, options);
     if plan.is_ordered() && !physical.output().is_ordered {
         return Err(Error::internal("pipelines that lose the order of their plan"));
     }

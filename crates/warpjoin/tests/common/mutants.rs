@@ -70,8 +70,9 @@ pub(crate) fn uses(text: &str, file: &KernelFile) -> bool {
 
 /// Files, and how the first argument of an atomic begins there if its word lies in shared memory. One block alone uses such a
 /// word, so an atomic of block scope is no mistake.
-const SHARED_WORDS: [(&str, &str); 16] = [
+const SHARED_WORDS: [(&str, &str); 17] = [
     ("common/row_queue.cuh", "queue.count"),
+    ("decode/elements.cuh", "&shared.first_long"),
     ("group/block_table.cuh", ""),
     ("group/group_walk.cuh", "&walk."),
     ("interpret/partitions.cuh", "&counts[tile."),

@@ -56,18 +56,21 @@ pub(in crate::cuda) fn find(source: &ModuleSource) -> Option<&'static [u8]> {
 
 /// The binary of a module for GPUs of this compute capability; `None` if this installation has none.
 pub(in crate::cuda) fn find_binary(source: &ModuleSource, capability: (u32, u32)) -> Option<&'static [u8]> {
+    let kernels = kernels_of(capability);
+    if kernels.is_empty() { None } else { kernels.get(&key(source)).map(Vec::as_slice) }
+}
+
+/// The binaries for GPUs of this compute capability, read once.
+fn kernels_of(capability: (u32, u32)) -> &'static Kernels {
     static FOUND: Mutex<Vec<((u32, u32), &'static Kernels)>> = Mutex::new(vec![]);
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
-    let kernels = match found.iter().find(|(known, _)| *known == capability) {
-        Some((_, kernels)) => kernels,
-        None => {
-            // As long as the process, as is the PTX.
-            let kernels: &'static Kernels = Box::leak(Box::new(binaries_of(capability)));
-            found.push((capability, kernels));
-            kernels
-        }
-    };
-    if kernels.is_empty() { None } else { kernels.get(&key(source)).map(Vec::as_slice) }
+    if let Some((_, kernels)) = found.iter().find(|(known, _)| *known == capability) {
+        return kernels;
+    }
+    // As long as the process, as is the PTX.
+    let kernels: &'static Kernels = Box::leak(Box::new(binaries_of(capability)));
+    found.push((capability, kernels));
+    kernels
 }
 
 /// Reads the file of binaries: in the folder `WARPJOIN_KERNELS`, or beside the executable, or in `../lib/warpjoin` from there.

@@ -13,12 +13,93 @@ use super::rates::{
 };
 use super::tables::{insert_ps, is_direct_small, probe_ps};
 use crate::optimize::estimate::estimate;
-use crate::options::{ExecOptions, JoinForm};
-use crate::plan::InputTables;
+use crate::options::{ExecOptions, JoinForm, MemoryUse};
 use crate::plan::join::{JoinNode, JoinSide};
+use crate::plan::physical::JoinMethod;
+use crate::plan::{InputTables, JoinPlan, Mark, Plan, PlanKind};
+
+/// A join is not partitioned if less than this fraction of the probe rows is needed (1 / divisor).
+const WANTED_SHARE: u64 = 16;
 
 /// Joins of fewer rows are over before a partition has started.
 const PARTITIONED_ROWS_MIN: u64 = 1 << 22;
+
+/// How a join finds its matches, as far as tables and options tell. `wanted`: rows of the result that are needed, if not all.
+pub fn join_method(
+    join: &JoinPlan,
+    wanted: Option<u64>,
+    devices: &[Device],
+    inputs: &[Arc<Table>],
+    options: &ExecOptions,
+) -> JoinMethod {
+    let table = match options.join_form {
+        Some(JoinForm::Direct) => JoinMethod::DirectTable,
+        _ => JoinMethod::HashTable,
+    };
+    let is_chosen = options.join_form.is_some() || devices.len() != 1;
+    let rows = match [&join.build, &join.probe].map(|plan| side(plan, inputs)) {
+        // Sides are materialized.
+        _ if !is_chosen && options.memory_use == MemoryUse::Least => return JoinMethod::BySize,
+        [Side::Columns(Some(build)), Side::Columns(Some(probe))] => Some((build, probe)),
+        [Side::Columns(_), Side::Columns(_)] if !is_chosen => return JoinMethod::BySize,
+        _ => None,
+    };
+    if rows.is_some_and(|(_, probe_rows)| stops_early(wanted, probe_rows, options)) {
+        return table;
+    }
+    match prefers_partition(&JoinNode::of(join), rows, devices, inputs, options) {
+        true => JoinMethod::Partitioned,
+        false => table,
+    }
+}
+
+/// Whether so few rows of a join are needed that it is not partitioned: a pipeline stops early, a partition goes over all rows
+/// first.
+pub fn stops_early(wanted: Option<u64>, probe_rows: u64, options: &ExecOptions) -> bool {
+    options.join_form.is_none() && wanted.is_some_and(|wanted| wanted < probe_rows / WANTED_SHARE)
+}
+
+/// The source of a join's side.
+enum Side {
+    /// All rows of stored columns, with their number if it is known before the plan runs.
+    Columns(Option<u64>),
+    /// Rows behind filters, joins or aggregates, which nobody has counted.
+    Rows,
+}
+
+fn side(plan: &Plan, inputs: &[Arc<Table>]) -> Side {
+    match &plan.kind {
+        PlanKind::Scan { table, .. } => Side::Columns(Some(table.rows())),
+        PlanKind::Input { index } => Side::Columns(inputs.get(*index).map(|table| table.rows())),
+        PlanKind::Project { input, .. }
+        | PlanKind::Numbered { input }
+        | PlanKind::RowNumbers { input }
+        | PlanKind::HasRows { input, .. }
+        | PlanKind::Marked { input, mark: Mark::SharedBuild(_) | Mark::Compact }
+        | PlanKind::Sort { input, skip: 0, fetch: None, .. } => side(input, inputs),
+        PlanKind::Fetch(fetch) => side(&fetch.input, inputs),
+        PlanKind::Shared(shared) => written(shared, inputs),
+        PlanKind::Marked { input, mark: Mark::Shared(_) } => written(input, inputs),
+        PlanKind::Union { .. }
+        | PlanKind::GroupingSets { .. }
+        | PlanKind::Window { .. }
+        | PlanKind::Sort { .. }
+        | PlanKind::Limit { .. }
+        | PlanKind::Marked { mark: Mark::Written, .. } => Side::Columns(None),
+        PlanKind::Filter { .. }
+        | PlanKind::Join(_)
+        | PlanKind::Aggregate { .. }
+        | PlanKind::Marked { mark: Mark::Reduced { .. }, .. } => Side::Rows,
+    }
+}
+
+/// The side that is made of rows that are kept.
+fn written(plan: &Plan, inputs: &[Arc<Table>]) -> Side {
+    match side(plan, inputs) {
+        Side::Rows => Side::Columns(None),
+        columns => columns,
+    }
+}
 
 /// Whether both sides should be partitioned; `rows` are those of build and probe side, if both are columns that
 /// lie there and are read whole.

@@ -8,33 +8,33 @@ use warpjoin_columns::expr::Expr;
 
 use super::constants::Constants;
 use super::{
-    Bindings, Edge, Found, Join, NodeSlot, Partitioning, PhysicalPlan, Pipeline, PipelineId, Sink, Source, Step,
-    TableNode, TableSlot,
+    Bindings, Choices, Edge, Found, Join, NodeSlot, Partitioning, PhysicalPlan, Pipeline, PipelineId, Sink, Source,
+    Step, TableNode, TableSlot,
 };
 use crate::plan::join::JoinNode;
 use crate::plan::ordered::{Ordered, OutputRange, RowWise};
 use crate::plan::{AggregateCall, FetchPlan, JoinPlan, Mark, Plan, PlanKind, RowsOf, Share, SortKey};
 
 /// The pipelines of a plan, and the bindings for an execution of this plan.
-pub fn lower(plan: &Plan) -> (PhysicalPlan, Bindings<'_>) {
-    let mut lowering = Lowering { root: Some(plan), ..Lowering::default() };
+pub fn lower<'p>(plan: &'p Plan, choices: &Choices<'_>) -> (PhysicalPlan, Bindings<'p>) {
+    let mut lowering = Lowering::of(plan, choices);
     let result = lowering.in_order(plan);
     lowering.close(result, Sink::Result);
     let Lowering { pipelines, constants, tables, nodes, found, .. } = lowering;
     let bindings = Bindings { constants: constants.into_vec(), tables, nodes };
     let mut readers = vec![0; pipelines.len()];
     pipelines.iter().flat_map(Pipeline::reads).for_each(|id| readers[id.0] += 1);
-    (PhysicalPlan { pipelines, readers, found }, bindings)
+    (PhysicalPlan { devices: choices.devices, pipelines, readers, found }, bindings)
 }
 
-#[derive(Default)]
-struct Lowering<'p> {
+struct Lowering<'p, 'c> {
+    choices: &'c Choices<'c>,
     pipelines: Vec<Pipeline>,
     constants: Constants,
     tables: Vec<TableNode<'p>>,
     nodes: Vec<&'p Plan>,
     /// The whole plan.
-    root: Option<&'p Plan>,
+    root: &'p Plan,
     /// Shared build tables that have a pipeline.
     shared_build: HashSet<usize>,
     /// Pipelines that several others read.
@@ -61,7 +61,22 @@ impl Open {
     }
 }
 
-impl<'p> Lowering<'p> {
+impl<'p, 'c> Lowering<'p, 'c> {
+    fn of(root: &'p Plan, choices: &'c Choices<'c>) -> Self {
+        Self {
+            choices,
+            pipelines: vec![],
+            constants: Constants::default(),
+            tables: vec![],
+            nodes: vec![],
+            root,
+            shared_build: HashSet::new(),
+            shared: HashMap::new(),
+            kept: HashMap::new(),
+            found: vec![],
+        }
+    }
+
     /// The pipeline that is open above a plan, with rows in the plan's order if it has one.
     fn in_order(&mut self, plan: &'p Plan) -> Open {
         match Ordered::of(plan) {
@@ -207,7 +222,7 @@ impl<'p> Lowering<'p> {
         let lowered = Join { spec, schemas, node };
         if let Some(number) = join.build.shared_build() {
             if self.shared_build.insert(number) {
-                let has_filters = self.root.is_some_and(|root| root.has_filters_of(number));
+                let has_filters = self.root.has_filters_of(number);
                 let sink = Sink::ShareBuild { number, join: lowered.clone(), has_filters };
                 let open = self.open(&join.build, None);
                 self.close(open, sink);
@@ -216,9 +231,10 @@ impl<'p> Lowering<'p> {
             return open.then(Step::Probe { table: number, join: lowered });
         }
         let open = self.open(&join.build, None);
-        let build = self.close(open, Sink::Build);
+        let method = (self.choices.join_method)(join, wanted);
+        let build = self.close(open, Sink::Build(method));
         let open = first.unwrap_or_else(|| self.open(&join.probe, wanted));
-        open.then(Step::Join { build, join: lowered, wanted })
+        open.then(Step::Join { build, join: lowered, method, wanted })
     }
 
     fn keys(&self, keys: &[SortKey]) -> Vec<SortKey> {
@@ -304,7 +320,7 @@ impl<'p> Lowering<'p> {
         let output = match &sink {
             Sink::Result | Sink::InPlace | Sink::Slice(_) | Sink::Keep | Sink::Share(_) => source,
             Sink::Write | Sink::Limit { .. } => Edge { is_ordered: false, ..source },
-            Sink::Build | Sink::Count | Sink::UnionInput | Sink::ShareBuild { .. } | Sink::GroupingSets { .. } => {
+            Sink::Build(_) | Sink::Count | Sink::UnionInput | Sink::ShareBuild { .. } | Sink::GroupingSets { .. } => {
                 Edge::ANY
             }
             Sink::Sort { .. } | Sink::Window { .. } => Edge { is_ordered: true, ..Edge::ANY },

@@ -7,7 +7,9 @@
 //! execution binds its own ([`Bindings`]).
 
 mod constants;
+mod decision;
 mod lower;
+mod words;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use warpjoin_columns::expr::{Expr, ExprKind};
@@ -18,7 +20,9 @@ use super::{AggregateCall, FetchPlan, GroupingSet, Plan, ReductionTest, Share, S
 use crate::window::WindowCall;
 
 pub use constants::bind;
+pub use decision::{Choices, DecisionKind, JoinMethod};
 pub use lower::lower;
+pub use words::{PipelineWords, in_words};
 
 /// Position of a pipeline in its plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +39,8 @@ pub struct NodeSlot(pub usize);
 /// Pipelines that compute one result; the last one outputs it.
 #[derive(Debug)]
 pub struct PhysicalPlan {
+    /// Number of devices that it is made for.
+    pub devices: usize,
     pub pipelines: Vec<Pipeline>,
     /// Number of pipelines that read the output of each.
     pub readers: Vec<usize>,
@@ -107,10 +113,11 @@ pub enum Step {
     /// Adds columns of a table, by row id.
     Fetch { table: TableSlot, row: usize, columns: Vec<usize> },
     /// Joins with the rows of another pipeline: by probing a table, or by partition, where the matches are the source
-    /// of the steps that follow. The host decides once both sides are known.
+    /// of the steps that follow.
     Join {
         build: PipelineId,
         join: Join,
+        method: JoinMethod,
         /// Rows of the result that are needed, if not all.
         wanted: Option<u64>,
     },
@@ -148,7 +155,7 @@ pub enum Sink {
     /// output.
     Sort { keys: Vec<SortKey>, width: usize, range: OutputRange },
     /// The build side of a join, which runs with the pipeline that joins it.
-    Build,
+    Build(JoinMethod),
     /// The number of rows, read by the host.
     Count,
     /// An input of a union, which runs with the others.

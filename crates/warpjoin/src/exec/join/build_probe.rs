@@ -7,10 +7,11 @@ use warpjoin_columns::expr::{Expr, ExprKind};
 use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::Cause;
 use warpjoin_plan::optimize::COMPACTED_ROWS_MIN;
-use warpjoin_plan::optimize::costs::prefers_partition;
+use warpjoin_plan::optimize::costs::{prefers_partition, stops_early};
 use warpjoin_plan::options::Distribution;
 use warpjoin_plan::plan::JoinKind;
 use warpjoin_plan::plan::join::JoinNode;
+use warpjoin_plan::plan::physical::JoinMethod;
 
 use super::direct::Filled;
 use crate::exec::decision::RuntimeDecision;
@@ -21,44 +22,44 @@ use crate::exec::relation::{BuildKeys, Intermediate, JoinTable, Relation, Source
 /// Minimum bytes of a build row with its slot, without payload.
 const TABLE_ROW_BYTES_MIN: u64 = 16;
 
-/// A join is not partitioned if less than this fraction of the probe rows is needed (1 / divisor).
-const WANTED_SHARE: u64 = 16;
-
 /// Minimum numbers in the range of a build side's keys, for each key, for compacting the rows with a match. Probe keys may be
 /// denser than that range by a few times.
 const COMPACTED_SPAN_MIN: u64 = 16;
 
 impl Query<'_> {
-    /// Whether both sides should be partitioned, instead of the pipeline probing one table.
-    /// `wanted`: rows of the result that are needed, if not all.
-    pub(crate) fn prefers_partition(
+    /// Whether both sides are partitioned, instead of the pipeline probing one table: as planned, or by the number of rows that the
+    /// sides turn out to have. `wanted`: rows of the result that are needed, if not all.
+    fn partitions_sides(
         &self,
         plan: &JoinNode<'_>,
-        build: &Relation,
-        probe: &Relation,
-        wanted: Option<u64>,
+        (build, probe): (&Relation, &Relation),
+        (method, wanted): (JoinMethod, Option<u64>),
     ) -> bool {
-        // A pipeline stops early, a partition goes over all rows first.
-        if self.options.join_form.is_none() && wanted.is_some_and(|wanted| wanted < probe.rows_max / WANTED_SHARE) {
+        match method {
+            JoinMethod::HashTable | JoinMethod::DirectTable => return false,
+            JoinMethod::Partitioned => return true,
+            JoinMethod::BySize => {}
+        }
+        if stops_early(wanted, probe.rows_max, self.options) {
             return false;
         }
         let rows = build.known_rows(self.devices()).zip(probe.known_rows(self.devices()));
         prefers_partition(plan, rows, self.session.devices(), &self.inputs.tables, self.options)
     }
 
-    /// Joins two relations: runs the build side, builds the tables, and appends the probe to the probe side. `wanted`:
-    /// rows of the result that are needed, if not all.
+    /// Joins two relations: runs the build side, builds the tables, and appends the probe to the probe side. `planned`: the
+    /// method, and the rows of the result that are needed, if not all.
     pub(in crate::exec) fn join_relations(
         &mut self,
         plan: &JoinNode<'_>,
         build: Relation,
         probe: Relation,
-        wanted: Option<u64>,
+        planned: (JoinMethod, Option<u64>),
     ) -> Result<Relation> {
         let build_width = plan.build.schema.fields().len();
         let mut payload = plan.needed_columns();
         payload.retain(|&column| column < build_width);
-        if self.prefers_partition(plan, &build, &probe, wanted)
+        if self.partitions_sides(plan, (&build, &probe), planned)
             && let Some(matches) = self.join_partitioned(plan, build.clone(), probe.clone())?
         {
             return Ok(matches);

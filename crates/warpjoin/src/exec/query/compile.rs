@@ -12,9 +12,10 @@ use warpjoin_columns::devices::compiler::{QueryId, note};
 use warpjoin_columns::{DeviceSet, Error, Result};
 use warpjoin_device::{Kernel, ModuleSource, span};
 use warpjoin_plan::options::CodeTier;
+use warpjoin_plan::plan::physical::DecisionKind;
 
 use super::Query;
-use crate::exec::decision::{DecisionKind, RuntimeDecision};
+use crate::exec::decision::RuntimeDecision;
 use crate::exec::metrics::HostDecision;
 
 /// The shortest wait for a kernel that metrics name.

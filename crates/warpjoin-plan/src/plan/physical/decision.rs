@@ -1,0 +1,109 @@
+//! What is decided of a pipeline when the plan is made, and what is left to the host.
+
+use std::fmt;
+
+use super::{Pipeline, Sink, Step};
+use crate::plan::JoinPlan;
+
+/// How a join finds its matches, as far as that is known when the plan is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinMethod {
+    /// By a table of the build side.
+    HashTable,
+    /// By a table that is indexed by the key.
+    DirectTable,
+    /// By partitions of both sides.
+    Partitioned,
+    /// By one of these: the host decides once it knows how many rows both sides have.
+    BySize,
+}
+
+/// What a plan of pipelines depends on besides the optimized plan.
+pub struct Choices<'c> {
+    /// Number of devices.
+    pub devices: usize,
+    /// How a join finds its matches, given the rows of its result that are needed, if not all.
+    pub join_method: &'c dyn Fn(&JoinPlan, Option<u64>) -> JoinMethod,
+}
+
+impl Choices<'_> {
+    /// One device, and nothing is chosen ahead.
+    pub const OPEN: Self = Self { devices: 1, join_method: &|_, _| JoinMethod::BySize };
+}
+
+/// A decision that the host takes while the plan runs, from data that it reads from the devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DecisionKind {
+    /// Whether build rows go to the owner of their key.
+    BuildSide,
+    /// Whether a join is partitioned.
+    Join,
+    /// The slots of a join's table.
+    Table,
+    /// Whether a group-by is partitioned.
+    GroupBy,
+    /// How a runtime filter tests keys.
+    RuntimeFilter,
+    /// The type of row numbers.
+    RowNumbers,
+}
+
+impl DecisionKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BuildSide => "build side",
+            Self::Join => "join",
+            Self::Table => "join table",
+            Self::GroupBy => "group-by",
+            Self::RuntimeFilter => "runtime filter",
+            Self::RowNumbers => "row numbers",
+        }
+    }
+
+    fn alternatives(self) -> &'static str {
+        match self {
+            Self::BuildSide => "exchanged by key, or copied to every device",
+            Self::Join => "by one table, or by partition",
+            Self::Table => "of unique keys, or lists of the rows of each key",
+            Self::GroupBy => "in one table, or by partition",
+            Self::RuntimeFilter => "by table, bounds, bitmap or Bloom filter",
+            Self::RowNumbers => "narrowest type that holds the row count",
+        }
+    }
+}
+
+/// The name and the alternatives.
+impl fmt::Display for DecisionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name(), self.alternatives())
+    }
+}
+
+impl Pipeline {
+    /// Decisions that the host takes for it on some devices, each once.
+    pub fn decisions(&self, devices: usize) -> Vec<DecisionKind> {
+        use DecisionKind::{BuildSide, GroupBy, Join, RowNumbers, RuntimeFilter, Table};
+        let of_step = |step: &Step| match step {
+            Step::Number { .. } => Some(RowNumbers),
+            Step::Reduce { .. } => Some(RuntimeFilter),
+            _ => None,
+        };
+        let of_sink: &[DecisionKind] = match &self.sink {
+            Sink::Build(JoinMethod::HashTable | JoinMethod::DirectTable) => &[BuildSide, Table],
+            Sink::Build(JoinMethod::Partitioned | JoinMethod::BySize) => &[Join, BuildSide, Table],
+            Sink::ShareBuild { .. } => &[Table],
+            Sink::Aggregate { group_by, .. } if !group_by.is_empty() => &[GroupBy],
+            Sink::GroupingSets { .. } => &[GroupBy],
+            _ => &[],
+        };
+        let mut all = vec![];
+        for kind in self.steps.iter().filter_map(of_step).chain(of_sink.iter().copied()) {
+            // The only device has the build side anyway.
+            if !all.contains(&kind) && (kind != BuildSide || devices > 1) {
+                all.push(kind);
+            }
+        }
+        all
+    }
+}
