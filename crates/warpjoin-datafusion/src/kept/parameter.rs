@@ -151,7 +151,8 @@ pub(crate) fn is_parameter(expr: &Arc<dyn PhysicalExpr>) -> bool {
     parameter(expr).is_some()
 }
 
-/// The expression with the values that its parameters have now; `None` if it has no parameters. `input` has its columns.
+/// The expression with the values that its parameters have now; `None` if it has no parameters, or a list of them is not
+/// one of the operand's type. `input` has its columns.
 pub(crate) fn with_values(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Option<Arc<dyn PhysicalExpr>> {
     let replaced = Arc::clone(expr).transform_up(|part| {
         if let Some(value) = parameter(&part).and_then(|parameter| parameter.parameters.get(parameter.at)) {

@@ -27,7 +27,7 @@ async fn with_values(context: &SessionContext, stock: &SessionContext, template:
 async fn other_literals_find_the_plan() {
     let (context, stock) = (session().await, stock());
     tables(&stock, false).await;
-    let templates: [(&str, &[&str]); 35] = [
+    let templates: [(&str, &[&str]); 36] = [
         ("select count(*) from t where a in (?)", &["1, 2, 3, 4", "9, 8, 7, 6", "0, 100, 200, -1", "5, 55, 50, 54"]),
         ("select count(*) from t where a not in (?)", &["1, 2, 3, 4, 5", "9, 8, 7, 6, 0", "0, 100, 200, -1, 3"]),
         ("select sum(a) from t where d in (?)", &["1, 2, 3, 4", "9, 8.5, 7, 6", "0, 100, 200.00, -1"]),
@@ -62,6 +62,10 @@ async fn other_literals_find_the_plan() {
         (
             "select u.y, sum(case when t.a < ? then 1 else 0 end) as few from t join u on t.k = u.k group by u.y order by 2, 1",
             &["5", "50", "100", "0"],
+        ),
+        (
+            "select sum(case when a = ? then d end) as x, avg(case when a = ? then d end) as y from t where k < 5",
+            &["1", "50", "99", "100"],
         ),
         ("select count(distinct case when a > ? then k end) as n from t", &["1", "50", "99", "100"]),
         // DataFusion takes the condition that both sides have out of the OR.
@@ -125,7 +129,37 @@ async fn other_literals_find_the_plan() {
 async fn literals_that_lead_elsewhere() {
     let (context, stock) = (session().await, stock());
     tables(&stock, false).await;
-    let templates: [(&str, &[&str]); 20] = [
+    let templates: [(&str, &[&str]); 27] = [
+        // Lists beside lists that stay literal: too long, with a null, and not of a filter.
+        (
+            "select a, id from t where a in (?) and a not in (100,101,102,103,104,105,106,107,108,109,110,111,112,113,114,115,\
+             116,117,118,119,120,121,122,123,124,125,126,127,128,129,130,131,132,133,134,135,136,137,138,139,140,141,142,143,\
+             144,145,146,147,148,149,150,151,152,153,154,155,156,157,158,159,160,161,162,163,164)",
+            &["1, 2, 3, 4", "5, 6, 7, 8", "100, 99, 1, 2", "9, 10, 11, 12"],
+        ),
+        (
+            "select a, id from t where a in (?) and a in (5, 6, 7, 8, null)",
+            &["1, 2, 3, 4", "9, 10, 11, 12", "5, 6, 1, 2", "8, 7, 9, 10"],
+        ),
+        (
+            "select a from (select a, a in (5, 6, 7, 8) as b from t) as x where a in (?) and b",
+            &["1, 2, 3, 4", "9, 10, 11, 12", "5, 6, 1, 2", "8, 7, 9, 10"],
+        ),
+        (
+            "select a from (select a, a = 5 or a = 6 as b from t) as x where a in (?) and b",
+            &["1, 2, 3, 4", "9, 10, 11, 12", "5, 6, 1, 2", "8, 7, 9, 10"],
+        ),
+        ("select a from t where a in (?) and a in (5, 6, 7, 8)", &["1, 2", "3, 4", "5, 6", "8, 1"]),
+        (
+            "select a from t where a not in (?) or a not in (5, 6, 7, 8, null)",
+            &["1, 2, 3, 4", "9, 10, 11, 12", "5, 6, 7, 8"],
+        ),
+        // DISTINCT ON above an aggregate.
+        (
+            "select distinct on (k) k, n from (select k, sum(case when a = ? then 1 else 0 end) as n from t group by k) as x \
+             order by k, n",
+            &["1", "2", "3", "4"],
+        ),
         // The answer has the literal in its name.
         ("select k, sum(case when a = ? then 1 else 0 end) from t group by k order by k", &["1", "2", "3", "2"]),
         (

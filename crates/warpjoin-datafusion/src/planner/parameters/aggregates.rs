@@ -1,7 +1,7 @@
 //! Placeholders for the constants that arguments and filters of aggregates compare with.
 //!
 //! An aggregate's column is named after its text, so a placeholder changes the name; nodes above take the new one. A query
-//! whose answer has such a name keeps its literals.
+//! whose answer has such a name keeps these literals.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,38 +10,51 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::Alias;
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
+use datafusion::logical_expr::{Aggregate, Distinct, Expr, LogicalPlan};
 
 use super::Parameterized;
-use super::lifting::Lifting;
+use super::lifting::{Lifting, Lists};
 
 /// New names of columns, by their old ones.
 type Names = HashMap<String, String>;
 
 /// The query with further placeholders; `None` if there is nothing to replace, or the answer would have other names.
-pub(super) fn parameterize(query: &Parameterized, session: &SessionState) -> Result<Option<Parameterized>> {
+pub(super) fn parameterize(
+    query: &Parameterized,
+    lists: Lists,
+    session: &SessionState,
+) -> Result<Option<Parameterized>> {
     let mut values = query.values.clone();
-    let lifted = lifted(&query.plan, &mut values, session)?;
+    let lifted = lifted(&query.plan, &mut values, (lists, session), 0)?;
     let lifted = lifted.filter(|(_, names)| names.is_empty() && values.len() > query.values.len());
     Ok(lifted.map(|(plan, _)| Parameterized { plan, values }))
 }
 
-/// A plan with placeholders, and the new names of its columns. `None` where a node cannot take new names.
+/// Deeper plans keep the literals of their aggregates.
+const DEPTH_MAX: usize = 100;
+
+/// A plan with placeholders, and the new names of its columns. `None` where a node cannot take new names or inputs.
 fn lifted(
     plan: &LogicalPlan,
     values: &mut Vec<ScalarValue>,
-    session: &SessionState,
+    (lists, session): (Lists, &SessionState),
+    depth: usize,
 ) -> Result<Option<(LogicalPlan, Names)>> {
+    if depth > DEPTH_MAX {
+        return Ok(None);
+    }
     let mut names = Names::new();
     let mut inputs = vec![];
     let known = values.len();
     for input in plan.inputs() {
-        let Some((input, of_input)) = lifted(input, values, session)? else { return Ok(None) };
+        let Some((input, of_input)) = lifted(input, values, (lists, session), depth + 1)? else { return Ok(None) };
         inputs.push(input);
         names.extend(of_input);
     }
     let aggregated = match plan {
-        LogicalPlan::Aggregate(aggregate) if names.is_empty() => Some(of_aggregate(aggregate, values, session)?),
+        LogicalPlan::Aggregate(aggregate) if names.is_empty() => {
+            Some(of_aggregate(aggregate, values, (lists, session))?)
+        }
         _ => None,
     };
     if values.len() == known {
@@ -51,6 +64,23 @@ fn lifted(
         return Ok(Some((plan.with_new_exprs(exprs, inputs)?, names)));
     }
     if names.is_empty() {
+        // Others may not be made of their expressions and inputs alone, as DISTINCT ON.
+        let is_known = matches!(
+            plan,
+            LogicalPlan::Projection(_)
+                | LogicalPlan::Filter(_)
+                | LogicalPlan::Sort(_)
+                | LogicalPlan::Limit(_)
+                | LogicalPlan::Join(_)
+                | LogicalPlan::Union(_)
+                | LogicalPlan::Window(_)
+                | LogicalPlan::Aggregate(_)
+                | LogicalPlan::SubqueryAlias(_)
+                | LogicalPlan::Distinct(Distinct::All(_))
+        );
+        if !is_known {
+            return Ok(None);
+        }
         return Ok(Some((plan.with_new_exprs(plan.expressions(), inputs)?, names)));
     }
     let makes_columns = match plan {
@@ -76,16 +106,19 @@ fn lifted(
 fn of_aggregate(
     aggregate: &Aggregate,
     values: &mut Vec<ScalarValue>,
-    session: &SessionState,
+    (lists, session): (Lists, &SessionState),
 ) -> Result<(Vec<Expr>, Names)> {
     let mut names = Names::new();
     let mut exprs = aggregate.group_expr.clone();
     for expr in &aggregate.aggr_expr {
-        let mut lifting = Lifting::new(Arc::clone(aggregate.input.schema()), values, session);
-        // The name that DataFusion gives `count(*)` has the literals too.
-        let unnamed = expr.clone().unalias();
+        let mut lifting = Lifting::new(Arc::clone(aggregate.input.schema()), values, lists, session);
+        // The name that DataFusion gives `count(*)` has the literals of its filter; others are a user's.
+        let is_named = matches!(expr, Expr::Alias(alias) if !alias.name.starts_with("count(*)"));
+        let unnamed = if is_named { expr.clone() } else { expr.clone().unalias() };
         let lifted = unnamed.transform_down(|part| lifting.of(part)).data()?;
-        if lifting.replaced > 0 {
+        if lifting.replaced > 0 && is_named {
+            exprs.push(lifted);
+        } else if lifting.replaced > 0 {
             let name = lifted.schema_name().to_string();
             names.insert(expr.schema_name().to_string(), name.clone());
             // Of a filter, the name has another text once its placeholders are functions.

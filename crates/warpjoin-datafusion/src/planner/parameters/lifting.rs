@@ -13,21 +13,34 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 
 use super::placeholder;
 
+/// Whether items of lists get placeholders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lists {
+    Lifted,
+    Kept,
+}
+
 /// Finds the constants of one predicate.
 pub(super) struct Lifting<'a> {
     simplifier: ExprSimplifier,
     schema: Arc<DFSchema>,
     values: &'a mut Vec<ScalarValue>,
+    lists: Lists,
     pub(super) replaced: usize,
 }
 
 impl<'a> Lifting<'a> {
-    pub(super) fn new(schema: Arc<DFSchema>, values: &'a mut Vec<ScalarValue>, session: &SessionState) -> Self {
+    pub(super) fn new(
+        schema: Arc<DFSchema>,
+        values: &'a mut Vec<ScalarValue>,
+        lists: Lists,
+        session: &SessionState,
+    ) -> Self {
         let context = SimplifyContext::builder()
             .with_schema(Arc::clone(&schema))
             .with_config_options(Arc::clone(session.config_options()))
             .build();
-        Self { simplifier: ExprSimplifier::new(context), schema, values, replaced: 0 }
+        Self { simplifier: ExprSimplifier::new(context), schema, values, lists, replaced: 0 }
     }
 
     /// Replaces the constant of a comparison.
@@ -64,6 +77,9 @@ impl<'a> Lifting<'a> {
                     *like.pattern = self.placeholder_of(value);
                 }
                 Transformed::new(Expr::Like(like), true, TreeNodeRecursion::Jump)
+            }
+            Expr::InList(list) if self.lists == Lists::Kept => {
+                Transformed::new(Expr::InList(list), false, TreeNodeRecursion::Jump)
             }
             Expr::InList(mut list) => {
                 // DataFusion makes comparisons of a short list.
@@ -144,7 +160,7 @@ fn has_wildcards(pattern: &str) -> bool {
 }
 
 /// Whether an expression is a constant.
-fn is_constant(expr: &Expr) -> bool {
+pub(super) fn is_constant(expr: &Expr) -> bool {
     let mut is_constant = true;
     let visited = expr.apply(|part| {
         is_constant &= match part {

@@ -63,7 +63,7 @@ pub fn stops_early(wanted: Option<u64>, probe_rows: u64, options: &ExecOptions) 
 enum Side {
     /// All rows of stored columns, with their number if it is known before the plan runs.
     Columns(Option<u64>),
-    /// Rows behind filters, joins or aggregates, which nobody has counted.
+    /// Rows behind filters, joins or aggregates. They are counted only if memory is short; a table then does as well.
     Rows,
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Pipeline, Sink, Step};
+use super::{Sink, Step};
 use crate::plan::JoinPlan;
 
 /// How a join finds its matches, as far as that is known when the plan is made.
@@ -80,30 +80,30 @@ impl fmt::Display for DecisionKind {
     }
 }
 
-impl Pipeline {
-    /// Decisions that the host takes for it on some devices, each once.
-    pub fn decisions(&self, devices: usize) -> Vec<DecisionKind> {
-        use DecisionKind::{BuildSide, GroupBy, Join, RowNumbers, RuntimeFilter, Table};
-        let of_step = |step: &Step| match step {
-            Step::Number { .. } => Some(RowNumbers),
-            Step::Reduce { .. } => Some(RuntimeFilter),
+impl Step {
+    /// The decision that the host takes for it, if any.
+    pub(super) fn decision(&self) -> Option<DecisionKind> {
+        match self {
+            Self::Number { .. } => Some(DecisionKind::RowNumbers),
+            Self::Reduce { .. } => Some(DecisionKind::RuntimeFilter),
             _ => None,
-        };
-        let of_sink: &[DecisionKind] = match &self.sink {
-            Sink::Build(JoinMethod::HashTable | JoinMethod::DirectTable) => &[BuildSide, Table],
-            Sink::Build(JoinMethod::Partitioned | JoinMethod::BySize) => &[Join, BuildSide, Table],
-            Sink::ShareBuild { .. } => &[Table],
-            Sink::Aggregate { group_by, .. } if !group_by.is_empty() => &[GroupBy],
-            Sink::GroupingSets { .. } => &[GroupBy],
+        }
+    }
+}
+
+impl Sink {
+    /// Decisions that the host takes for it on some devices.
+    pub(super) fn decisions(&self, devices: usize) -> Vec<DecisionKind> {
+        use DecisionKind::{BuildSide, GroupBy, Join, Table};
+        let all: &[DecisionKind] = match self {
+            Self::Build(JoinMethod::HashTable | JoinMethod::DirectTable) => &[BuildSide, Table],
+            Self::Build(JoinMethod::Partitioned | JoinMethod::BySize) => &[Join, BuildSide, Table],
+            Self::ShareBuild { .. } => &[Table],
+            Self::Aggregate { group_by, .. } if !group_by.is_empty() => &[GroupBy],
+            Self::GroupingSets { .. } => &[GroupBy],
             _ => &[],
         };
-        let mut all = vec![];
-        for kind in self.steps.iter().filter_map(of_step).chain(of_sink.iter().copied()) {
-            // The only device has the build side anyway.
-            if !all.contains(&kind) && (kind != BuildSide || devices > 1) {
-                all.push(kind);
-            }
-        }
-        all
+        // The only device has the build side anyway.
+        all.iter().copied().filter(|kind| *kind != BuildSide || devices > 1).collect()
     }
 }

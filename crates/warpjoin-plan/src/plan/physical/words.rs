@@ -39,10 +39,10 @@ impl PipelineWords {
         self
     }
 
-    fn deciding(mut self, kinds: &[DecisionKind]) -> Self {
+    fn deciding(mut self, kinds: impl IntoIterator<Item = DecisionKind>) -> Self {
         for kind in kinds {
-            if !self.decisions.contains(kind) {
-                self.decisions.push(*kind);
+            if !self.decisions.contains(&kind) {
+                self.decisions.push(kind);
             }
         }
         self
@@ -68,7 +68,7 @@ impl Words<'_> {
         for step in &pipeline.steps {
             line = self.after(line, step);
         }
-        let line = line.deciding(&pipeline.decisions(self.plan.devices));
+        let line = line.deciding(pipeline.sink.decisions(self.plan.devices));
         let rows = |line: usize| PipelineWords::from(format!("Rows[pipeline {line}]"));
         let output = match &pipeline.sink {
             Sink::Result => rows(self.close(line, "Result")),
@@ -127,6 +127,7 @@ impl Words<'_> {
     }
 
     fn after(&mut self, line: PipelineWords, step: &Step) -> PipelineWords {
+        let line = line.deciding(step.decision());
         match step {
             Step::Filter(_) => line.then(" -> Filter"),
             Step::Project(_) => line.then(" -> Project"),
