@@ -67,6 +67,7 @@ cases! {
     bitmap: "bitmap",
     bloom_filter: "bloom filter",
     list_of_rows_behind_a_bitmap: "list of rows behind a bitmap",
+    list_of_rows_behind_a_bitmap_in_many_turns: "list of rows behind a bitmap in many turns",
     bitmap_of_several_blocks: "bitmap of several blocks",
     groups_in_shared_memory: "groups in shared memory",
     groups_of_listed_rows_in_shared_memory: "groups of listed rows in shared memory",
