@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -154,16 +154,20 @@ pub(crate) fn is_parameter(expr: &Arc<dyn PhysicalExpr>) -> bool {
 /// The expression with the values that its parameters have now; `None` if it has no parameters, or a list of them is not
 /// one of the operand's type. `input` has its columns.
 pub(crate) fn with_values(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> Option<Arc<dyn PhysicalExpr>> {
-    let replaced = Arc::clone(expr).transform_up(|part| {
-        if let Some(value) = parameter(&part).and_then(|parameter| parameter.parameters.get(parameter.at)) {
-            return Ok(Transformed::yes(Arc::new(Literal::new(value)) as Arc<dyn PhysicalExpr>));
+    let value_of = |part: &Arc<dyn PhysicalExpr>| {
+        let value = parameter(part).and_then(|parameter| parameter.parameters.get(parameter.at));
+        value.map(|value| Arc::new(Literal::new(value)) as Arc<dyn PhysicalExpr>)
+    };
+    let replaced = Arc::clone(expr).transform_down(|part| {
+        if let Some(value) = value_of(&part) {
+            return Ok(Transformed::yes(value));
         }
         Ok(match part.downcast_ref::<InListExpr>() {
-            // A new list of constants gets the set in which values are looked up.
-            Some(list) if list.list().iter().all(|item| item.is::<Literal>()) => {
-                let (operand, items) = (Arc::clone(list.expr()), list.list().to_vec());
-                let list = InListExpr::try_new(operand, items, list.negated(), input)?;
-                Transformed::new(Arc::new(list), false, TreeNodeRecursion::Continue)
+            // A list that is made anew gets the set in which values are looked up.
+            Some(list) if list.list().iter().any(is_parameter) => {
+                let items = list.list().iter().map(|item| value_of(item).unwrap_or_else(|| Arc::clone(item)));
+                let list = InListExpr::try_new(Arc::clone(list.expr()), items.collect(), list.negated(), input)?;
+                Transformed::yes(Arc::new(list))
             }
             _ => Transformed::no(part),
         })

@@ -74,7 +74,6 @@ fn lifted(
                 | LogicalPlan::Join(_)
                 | LogicalPlan::Union(_)
                 | LogicalPlan::Window(_)
-                | LogicalPlan::Aggregate(_)
                 | LogicalPlan::SubqueryAlias(_)
                 | LogicalPlan::Distinct(Distinct::All(_))
         );
@@ -110,23 +109,22 @@ fn of_aggregate(
 ) -> Result<(Vec<Expr>, Names)> {
     let mut names = Names::new();
     let mut exprs = aggregate.group_expr.clone();
+    let mut lifting = Lifting::new(Arc::clone(aggregate.input.schema()), values, lists, session);
     for expr in &aggregate.aggr_expr {
-        let mut lifting = Lifting::new(Arc::clone(aggregate.input.schema()), values, lists, session);
         // The name that DataFusion gives `count(*)` has the literals of its filter; others are a user's.
         let is_named = matches!(expr, Expr::Alias(alias) if !alias.name.starts_with("count(*)"));
-        let unnamed = if is_named { expr.clone() } else { expr.clone().unalias() };
-        let lifted = unnamed.transform_down(|part| lifting.of(part)).data()?;
-        if lifting.replaced > 0 && is_named {
+        let mut lifted = if is_named { expr.clone() } else { expr.clone().unalias() };
+        if !lifting.replace(&mut lifted)? {
+            // Comparisons may have been turned round.
+            exprs.push(expr.clone());
+        } else if is_named {
             exprs.push(lifted);
-        } else if lifting.replaced > 0 {
+        } else {
             let name = lifted.schema_name().to_string();
             names.insert(expr.schema_name().to_string(), name.clone());
             // Of a filter, the name has another text once its placeholders are functions.
             let is_filtered = matches!(&lifted, Expr::AggregateFunction(call) if call.params.filter.is_some());
             exprs.push(if is_filtered { lifted.alias(name) } else { lifted });
-        } else {
-            // Comparisons may have been turned round.
-            exprs.push(expr.clone());
         }
     }
     Ok((exprs, names))

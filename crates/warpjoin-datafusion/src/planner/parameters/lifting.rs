@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::InList;
@@ -26,7 +26,7 @@ pub(super) struct Lifting<'a> {
     schema: Arc<DFSchema>,
     values: &'a mut Vec<ScalarValue>,
     lists: Lists,
-    pub(super) replaced: usize,
+    replaced: usize,
 }
 
 impl<'a> Lifting<'a> {
@@ -43,8 +43,16 @@ impl<'a> Lifting<'a> {
         Self { simplifier: ExprSimplifier::new(context), schema, values, lists, replaced: 0 }
     }
 
+    /// Replaces the constants of an expression. Returns whether it has any.
+    pub(super) fn replace(&mut self, expr: &mut Expr) -> Result<bool> {
+        let before = self.replaced;
+        let given = std::mem::take(expr);
+        *expr = given.transform_down(|part| self.of(part)).data()?;
+        Ok(self.replaced > before)
+    }
+
     /// Replaces the constant of a comparison.
-    pub(super) fn of(&mut self, expr: Expr) -> Result<Transformed<Expr>> {
+    fn of(&mut self, expr: Expr) -> Result<Transformed<Expr>> {
         Ok(match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.supports_propagation() => {
                 // DataFusion, too, puts literals on the right.

@@ -47,12 +47,12 @@ fn with_lists(plan: &LogicalPlan, lists: Lists, session: &SessionState) -> Resul
         let changed = match &mut node {
             LogicalPlan::Filter(filter) => {
                 let schema = Arc::clone(filter.input.schema());
-                replace(&mut filter.predicate, &mut Lifting::new(schema, &mut values, lists, session))?
+                Lifting::new(schema, &mut values, lists, session).replace(&mut filter.predicate)?
             }
             LogicalPlan::Join(join) => match &mut join.filter {
                 Some(filter) => {
                     let schema = Arc::new(join.left.schema().join(join.right.schema())?);
-                    replace(filter, &mut Lifting::new(schema, &mut values, lists, session))?
+                    Lifting::new(schema, &mut values, lists, session).replace(filter)?
                 }
                 None => false,
             },
@@ -90,13 +90,6 @@ fn mixes_lists(plan: &LogicalPlan) -> bool {
     };
     let visited = plan.apply_with_subqueries(|node| node.apply_expressions(|expr| expr.apply(&mut visit)));
     visited.is_err() || (are_lifted && are_kept)
-}
-
-fn replace(predicate: &mut Expr, lifting: &mut Lifting<'_>) -> Result<bool> {
-    let before = lifting.replaced;
-    let given = std::mem::take(predicate);
-    *predicate = given.transform_down(|expr| lifting.of(expr)).data()?;
-    Ok(lifting.replaced > before)
 }
 
 /// The placeholder of value `at`, which equals the value `equal` and none before that. SQL texts have no such

@@ -61,6 +61,12 @@ impl DecisionKind {
         }
     }
 
+    /// Whether there is something to decide on so many devices.
+    pub fn is_open(self, devices: usize) -> bool {
+        // The only device has the build side anyway.
+        self != Self::BuildSide || devices > 1
+    }
+
     fn alternatives(self) -> &'static str {
         match self {
             Self::BuildSide => "exchanged by key, or copied to every device",
@@ -103,7 +109,6 @@ impl Sink {
             Self::GroupingSets { .. } => &[GroupBy],
             _ => &[],
         };
-        // The only device has the build side anyway.
-        all.iter().copied().filter(|kind| *kind != BuildSide || devices > 1).collect()
+        all.iter().copied().filter(|kind| kind.is_open(devices)).collect()
     }
 }

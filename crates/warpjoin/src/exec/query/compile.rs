@@ -12,7 +12,6 @@ use warpjoin_columns::devices::compiler::{QueryId, note};
 use warpjoin_columns::{DeviceSet, Error, Result};
 use warpjoin_device::{Kernel, ModuleSource, span};
 use warpjoin_plan::options::CodeTier;
-use warpjoin_plan::plan::physical::DecisionKind;
 
 use super::Query;
 use crate::exec::decision::RuntimeDecision;
@@ -60,9 +59,7 @@ impl Query<'_> {
 
     /// The host's decisions, for the metrics.
     pub(in crate::exec) fn host_decisions(&self) -> Vec<HostDecision> {
-        // The only device has the build side anyway.
-        let is_open = |decision: &RuntimeDecision| decision.kind() != DecisionKind::BuildSide || self.devices() > 1;
-        let said = self.compilation.decisions.iter().filter(|(_, decision)| is_open(decision));
+        let said = self.compilation.decisions.iter().filter(|(_, decision)| decision.kind().is_open(self.devices()));
         said.map(|&(pipelines, decision)| HostDecision { pipelines, decision: decision.to_string() }).collect()
     }
 
@@ -108,9 +105,10 @@ impl Query<'_> {
                 kernels.push(compiled.kernel(entry)?);
                 if was_missing {
                     note(module, begun, "waited for");
-                    if begun.elapsed() >= WAIT_MIN {
-                        let waited_ms = begun.elapsed().as_millis();
-                        self.metrics.kernel_waits.push(format!("{waited_ms} ms for {entry} of {}", module.name));
+                    let waited = begun.elapsed();
+                    if waited >= WAIT_MIN {
+                        let wait = format!("{} ms for {entry} of {}", waited.as_millis(), module.name);
+                        self.metrics.kernel_waits.push(wait);
                     }
                 }
             }
