@@ -245,6 +245,33 @@ fn interpreted_pipelines_compile_nothing_of_their_own() {
     assert_eq!(rows, run(&session, &plan(7, 0), &given()).0);
 }
 
+/// So are group-bys with any number of keys and sums: a block's table has a slot for each of a few keys, or takes what fits.
+#[test]
+fn group_bys_of_any_size_are_interpreted() {
+    let session = simulated().open(1).expect("a session");
+    let values: Vec<i64> = (0..3_000).collect();
+    let interpreted = ExecOptions { code_tier: CodeTier::Interpreted, ..given() };
+    let keyed = |keys: i64| {
+        let key = ("key", values.iter().map(|row| row % keys).collect());
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+        let columns = names.into_iter().map(|name| (name, values.clone()));
+        upload(&session, &batch(std::iter::once(key).chain(columns).collect()))
+    };
+    for keys in [1, 2, 3, 5, 31, 33, 64, 65, 500, 2_999] {
+        let table = keyed(keys);
+        for words in [1, 2, 5, 12] {
+            let sum = |column| AggregateCall::new(AggregateFunction::Sum, Some(int(column)), DataType::Int64);
+            let (input, group_by) = (Box::new(scan(&table)), vec![int(0)]);
+            let kind = PlanKind::Aggregate { input, group_by, aggregates: (1..=words).map(sum).collect() };
+            let plan = of_ints(kind, 1 + words);
+            let (rows, metrics) = run(&session, &plan, &interpreted);
+            assert!(metrics.interpreted_kernels > 0 && rows.len() == keys as usize, "{metrics:?}");
+            assert_eq!(metrics.generated_kernels, 0, "{keys} keys, {words} sums: {metrics:?}");
+            assert_eq!(rows, run(&session, &plan, &given()).0, "{keys} keys, {words} sums");
+        }
+    }
+}
+
 /// Two columns are taken for a key, but are none. What was compiled the first time is all that another run needs.
 #[test]
 fn a_query_compiles_its_kernels_once() {

@@ -105,10 +105,12 @@ impl Program {
         let Shared { head_words, slots, slot_bytes, keeps_slots } = self.shared;
         let before = before_bytes.max(8 * head_words).next_multiple_of(16);
         let room = bytes_max.checked_sub(behind)?.checked_sub(before + 16)?;
-        let fitting = (room / slot_bytes.max(1)).min(slots) & !1;
-        if (keeps_slots && fitting < slots) || (slots > 0 && fitting < PreAggregation::SLOTS_MIN) {
+        let fitting = (room / slot_bytes.max(1)).min(slots);
+        let slots_min = if keeps_slots { slots } else { PreAggregation::SLOTS_MIN.min(slots) };
+        if fitting < slots_min {
             return None;
         }
+        let fitting = if keeps_slots { fitting } else { fitting & !1 };
         let before = (before + fitting * slot_bytes).next_multiple_of(16);
         Some(SharedBytes { before, slots: fitting, bytes: before + behind })
     }

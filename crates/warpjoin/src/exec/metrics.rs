@@ -19,6 +19,8 @@ pub struct QueryMetrics {
     pub kernel_waits: Vec<String>,
     /// Number of pipelines that ran interpreted ([`crate::ExecOptions::code_tier`]).
     pub interpreted_kernels: u64,
+    /// Number of pipelines that ran by kernels of their own.
+    pub generated_kernels: u64,
     /// Total kernel time of the device with the largest total.
     pub kernel_ns: u64,
     /// Time on the slowest device from its first work until the result is complete: kernels, clearing, copies, and the
@@ -60,6 +62,7 @@ impl QueryMetrics {
         self.compiled_modules += part.compiled_modules;
         self.kernel_waits.extend(part.kernel_waits);
         self.interpreted_kernels += part.interpreted_kernels;
+        self.generated_kernels += part.generated_kernels;
         self.launches += part.launches;
         self.uploaded_bytes += part.uploaded_bytes;
         self.host_read_bytes += part.host_read_bytes;

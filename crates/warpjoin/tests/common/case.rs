@@ -108,6 +108,11 @@ impl Case {
         } else {
             let output = exec::run(session, &self.plan, &tables, &options)?;
             assert_announced(session, &self.plan, &tables, &options, &output.metrics);
+            assert!(
+                !settings.interprets || output.metrics.generated_kernels == 0,
+                "tier 0 lacks a pipeline: {:?}",
+                output.metrics
+            );
             output.batches
         };
         for batch in &batches {

@@ -57,9 +57,13 @@ impl Query<'_> {
         }
         wanted.extend(others);
         let mut kernels = self.compile_some(&wanted)?.into_iter();
-        for (index, (module, _)) in own.into_iter().enumerate().filter(|&(index, _)| interprets[index]) {
-            log::debug!("pipeline {index} of {P} is interpreted");
-            self.note_interpreted(module);
+        for (index, (module, _)) in own.into_iter().enumerate() {
+            if interprets[index] {
+                log::debug!("pipeline {index} of {P} is interpreted");
+                self.note_interpreted(module);
+            } else {
+                self.metrics.generated_kernels += 1;
+            }
         }
         let mut next = || kernels.next().ok_or_else(|| Error::internal("fewer kernels than requested"));
         let mut of_pipelines = vec![];
