@@ -62,7 +62,8 @@ pub struct TpchArgs {
     /// Print the plan of each query with its metrics
     #[arg(long)]
     pub analyze: bool,
-    /// Run each query once more, and write what host threads did meanwhile to a file for trace viewers (Chrome's JSON format)
+    /// Run each query once more, and write what host threads did in this run and the first one to a file for trace viewers
+    /// (Chrome's JSON format)
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// A setting of warpjoin, such as join_order=as_given; may be repeated

@@ -37,6 +37,8 @@ pub(super) struct Measurement {
     pub(super) cold_runs: usize,
     /// Number of hot runs on stock DataFusion.
     pub(super) oracle_runs: usize,
+    /// Whether first runs are traced.
+    pub(super) traces: bool,
 }
 
 /// One run of one query.
@@ -72,6 +74,7 @@ impl Measurement {
             hot_total_ms: vec![],
             cold: None,
             variants: None,
+            first_spans: vec![],
         };
         let published = if self.published { PublishedAnswer::of_tpch(number) } else { None };
         match self.fill(sql, published.as_ref(), &mut report).await {
@@ -107,7 +110,13 @@ impl Measurement {
             if number > self.hot_runs {
                 runtime_of(&self.device)?.clear_cache();
             }
-            let run = timed_run(&self.device, sql, self.entry).await?;
+            let run = if number == 0 && self.traces {
+                let (run, spans) = self.traced(sql).await?;
+                report.first_spans = spans;
+                run
+            } else {
+                timed_run(&self.device, sql, self.entry).await?
+            };
             let placement = Placement::of(&run.plan);
             let run_report = RunReport::new(run.planning_ms, run.execution_ms, &placement);
             report.placement = PlacementReport::new(&placement);
@@ -186,13 +195,17 @@ async fn difference(oracle: &SessionContext, run: &TimedRun, expected: &Referenc
 
 impl Measurement {
     /// What host threads do during one more run of a query.
-    pub(super) async fn traced(&self, sql: &str) -> Result<Vec<TracedSpan>> {
+    pub(super) async fn trace(&self, sql: &str) -> Result<Vec<TracedSpan>> {
+        self.traced(sql).await.map(|(_, spans)| spans)
+    }
+
+    async fn traced(&self, sql: &str) -> Result<(TimedRun, Vec<TracedSpan>)> {
         begin_trace();
         let query = span(|| "query");
         let run = timed_run(&self.device, sql, self.entry).await;
         drop(query);
         let spans = end_trace();
-        run.map(|_| spans)
+        run.map(|run| (run, spans))
     }
 }
 

@@ -86,6 +86,7 @@ pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
         published: arguments.scale == 1.0,
         hot_runs: arguments.runs,
         cold_runs: if arguments.cold { arguments.runs } else { 0 },
+        traces: arguments.trace.is_some(),
         oracle_runs: if arguments.oracle_files.is_some() { 0 } else { arguments.runs },
     };
     run_queries(arguments, &texts, &measurement, &mut report).await?;
@@ -120,7 +121,8 @@ async fn run_queries(
             print_analysis(&measurement.device, *number, sql).await?;
         }
         if arguments.trace.is_some() && query.outcome != Outcome::Failed {
-            traces.push((*number, measurement.traced(sql).await?));
+            let first = std::mem::take(&mut query.first_spans);
+            traces.extend([(*number, "first", first), (*number, "hot", measurement.trace(sql).await?)]);
         }
         if arguments.variants > 0 && query.outcome != Outcome::Failed {
             match measurement.variants(*number, arguments.scale, arguments.variants).await {

@@ -11,7 +11,7 @@ pub(super) mod table;
 use serde::{Deserialize, Serialize};
 use warpjoin::QueryMetrics;
 use warpjoin_datafusion::Placement;
-use warpjoin_device::DeviceInfo;
+use warpjoin_device::{DeviceInfo, TracedSpan};
 
 use super::clients::ClientsReport;
 use super::data::LoadReport;
@@ -95,6 +95,9 @@ pub struct QueryReport {
     pub cold: Option<RunReport>,
     /// Runs with other parameters, if requested.
     pub variants: Option<VariantsReport>,
+    /// What host threads did during the first run, if it is traced.
+    #[serde(skip)]
+    pub first_spans: Vec<TracedSpan>,
 }
 
 /// Result of comparing the answers to a query.

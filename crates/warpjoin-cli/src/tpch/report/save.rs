@@ -30,15 +30,18 @@ pub(in crate::tpch) fn save_answer(
     Ok(())
 }
 
-/// Writes what host threads did during queries in Chrome's format for traces: a process a query, times in microseconds.
-pub(in crate::tpch) fn save_traces(path: &Path, traces: &[(u32, Vec<TracedSpan>)]) -> Result<()> {
+/// Writes what host threads did during runs of queries in Chrome's format for traces: a process a run, times in microseconds.
+pub(in crate::tpch) fn save_traces(path: &Path, traces: &[(u32, &str, Vec<TracedSpan>)]) -> Result<()> {
     let mut events = vec![];
-    for (query, spans) in traces {
+    for (process, (query, run, spans)) in traces.iter().enumerate() {
+        events.push(serde_json::json!({
+            "ph": "M", "pid": process, "name": "process_name", "args": { "name": format!("query {query}, {run} run") },
+        }));
         let start = spans.iter().map(TracedSpan::begun).min();
         for span in spans {
             let begun = start.map_or(Duration::ZERO, |start| span.begun() - start);
             events.push(serde_json::json!({
-                "ph": "X", "pid": query, "tid": span.thread(), "name": span.name(),
+                "ph": "X", "pid": process, "tid": span.thread(), "name": span.name(),
                 "ts": begun.as_nanos() as f64 / 1e3, "dur": span.took().as_nanos() as f64 / 1e3,
             }));
         }
