@@ -50,7 +50,9 @@ fn run() -> Result<bool> {
         .nresamples(RESAMPLES)
         .configure_from_args();
     let bench = Bench::open()?;
-    let lines = lines::all(bench.scale());
+    let devices = bench.members().len() as u64;
+    let is_over_devices = std::env::var_os("WARPJOIN_BENCH_DEVICES").is_some();
+    let lines = if is_over_devices { lines::over_devices(bench.scale(), devices) } else { lines::all(bench.scale()) };
     let mut report = if std::env::args().any(|argument| argument == "--list") {
         None
     } else {

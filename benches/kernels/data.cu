@@ -90,6 +90,7 @@ WJ_DEVICE u64 stored_high(const Column& c, u64 row) {
 }
 
 struct MakeParams {
+    u64 first_row;  // of the table, on this device
     u64 rows;
     u64 width_bytes;
     void* values;
@@ -101,10 +102,10 @@ WJ_ENTRY(make_column, MakeParams, THREADS) {
     const u64 stride = (u64)gridDim.x * blockDim.x;
     for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < p.rows; row += stride) {
         const bool is_key = p.column.kind <= VALUE_KEY_SECOND;
-        const u64 number = is_key ? number_of(p.numbers, row) : 0;
-        const u64 word = stored_word(p.column, row, number, p.numbers.distinct);
+        const u64 number = is_key ? number_of(p.numbers, p.first_row + row) : 0;
+        const u64 word = stored_word(p.column, p.first_row + row, number, p.numbers.distinct);
         if (p.width_bytes == 16) {
-            static_cast<ulonglong2*>(p.values)[row] = make_ulonglong2(word, stored_high(p.column, row));
+            static_cast<ulonglong2*>(p.values)[row] = make_ulonglong2(word, stored_high(p.column, p.first_row + row));
         } else if (p.width_bytes == 8) {
             static_cast<u64*>(p.values)[row] = word;
         } else if (p.width_bytes == 4) {

@@ -1,7 +1,8 @@
-//! [`Bench`]: a session with one device, and the scale of the data.
+//! [`Bench`]: a session with its devices, and the scale of the data.
 //!
 //! Must not know what is measured.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use warpjoin::Session;
@@ -37,36 +38,44 @@ impl Scale {
     }
 }
 
-/// A session on one device.
+/// A session on one device or several.
 pub struct Bench {
     session: Arc<Session>,
-    device: Device,
-    /// For data, limits and checks. Operators use their own streams.
-    stream: Stream,
+    members: Vec<Member>,
     scale: Scale,
 }
 
+/// A device of a bench.
+pub struct Member {
+    device: Device,
+    /// For data, limits and checks. Operators use their own streams.
+    stream: Stream,
+}
+
 impl Bench {
-    /// A bench on the first device of `session`.
+    /// A bench on the devices of `session`.
     ///
     /// # Errors
-    /// When the device cannot create a stream.
+    /// When a device cannot create a stream.
     pub fn new(session: Arc<Session>, scale: Scale) -> Result<Self> {
-        let device = session.devices()[0].clone();
-        let stream = device.create_stream()?;
-        Ok(Self { session, device, stream, scale })
+        let member = |device: &Device| Ok(Member { device: device.clone(), stream: device.create_stream()? });
+        let members = session.devices().iter().map(member).collect::<Result<_>>()?;
+        Ok(Self { session, members, scale })
     }
 
-    /// A bench on the first GPU. Without a GPU, a bench on a simulated device with tiny sizes, with a warning.
+    /// A bench on the first GPU, or on the first n of WARPJOIN_BENCH_DEVICES=n. Without a GPU, a bench on simulated devices
+    /// with tiny sizes, with a warning.
     ///
     /// With WARPJOIN_REQUIRE_GPU=1, the lack of a GPU is an error. WARPJOIN_BENCH_SCALE_BITS=n divides
     /// all sizes by 2^n.
     ///
     /// # Errors
-    /// When no device can be opened.
+    /// When the devices cannot be opened.
     pub fn open() -> Result<Self> {
-        let scale_bits = std::env::var("WARPJOIN_BENCH_SCALE_BITS").ok().and_then(|bits| bits.parse().ok());
-        let options = CudaOptions { devices: Some(1), ..CudaOptions::default() };
+        let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u32>().ok());
+        let scale_bits = number("WARPJOIN_BENCH_SCALE_BITS");
+        let devices = number("WARPJOIN_BENCH_DEVICES").map_or(1, |devices| devices as usize);
+        let options = CudaOptions { devices: Some(devices), ..CudaOptions::default() };
         match open_cuda(&options) {
             Ok(devices) => {
                 let scale = scale_bits.map_or(Scale::FULL, |bits| Scale { bits });
@@ -74,9 +83,9 @@ impl Bench {
             }
             Err(reason) if std::env::var("WARPJOIN_REQUIRE_GPU").is_ok_and(|value| value == "1") => Err(reason.into()),
             Err(reason) => {
-                eprintln!("no GPU ({reason}): using a simulated device with tiny sizes, TIMES ARE MEANINGLESS");
+                eprintln!("no GPU ({reason}): using simulated devices with tiny sizes, TIMES ARE MEANINGLESS");
                 let scale = scale_bits.map_or(Scale::TINY, |bits| Scale { bits });
-                Self::new(Session::new(open_simulated(&SimOptions::default())?)?, scale)
+                Self::new(Session::new(open_simulated(&SimOptions { devices, ..SimOptions::default() })?)?, scale)
             }
         }
     }
@@ -86,6 +95,27 @@ impl Bench {
         &self.session
     }
 
+    /// Its devices; never none.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The scale of the data.
+    pub fn scale(&self) -> Scale {
+        self.scale
+    }
+}
+
+/// Limits, and lines of one device, use the first.
+impl Deref for Bench {
+    type Target = Member;
+
+    fn deref(&self) -> &Member {
+        &self.members[0]
+    }
+}
+
+impl Member {
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device
@@ -94,11 +124,6 @@ impl Bench {
     /// The stream for data and for the benches' own kernels.
     pub fn stream(&self) -> &Stream {
         &self.stream
-    }
-
-    /// The scale of the data.
-    pub fn scale(&self) -> Scale {
-        self.scale
     }
 
     /// Device time in nanoseconds of the work that `enqueue` adds to the stream. Waits for it.

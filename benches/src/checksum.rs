@@ -3,25 +3,31 @@
 //! Expected checksums are computed from the specification of the inputs, not by an operator; those of
 //! group-bys use plain atomic additions. Must not know how an operator works.
 
-use warpjoin::Table;
+use warpjoin::{Shard, Table};
 use warpjoin_device::{Arg, Buffer};
 
 use crate::data::{POISON, data_kernel};
 use crate::shared::{AGGREGATES_MAX, COLUMNS_MAX, FUNCTIONS};
-use crate::{Bench, Checksum, ColumnSpec, Error, Numbers, Result};
+use crate::{Bench, Checksum, ColumnSpec, Error, Member, Numbers, Result};
 
 const CHECKSUM_WORDS: usize = 3;
 
 impl Checksum {
     /// A checksum of no rows, in device memory.
-    pub(crate) fn buffer(bench: &Bench) -> Result<Buffer> {
-        Ok(bench.stream().alloc_filled(CHECKSUM_WORDS as u64 * 8, 0)?)
+    pub(crate) fn buffer(member: &Member) -> Result<Buffer> {
+        Ok(member.stream().alloc_filled(CHECKSUM_WORDS as u64 * 8, 0)?)
     }
 
     /// Reads a checksum from device memory.
-    pub(crate) fn read(bench: &Bench, totals: &Buffer) -> Result<Self> {
-        let [rows, sum, exclusive] = bench.read_words::<CHECKSUM_WORDS>(totals)?;
+    pub(crate) fn read(member: &Member, totals: &Buffer) -> Result<Self> {
+        let [rows, sum, exclusive] = member.read_words::<CHECKSUM_WORDS>(totals)?;
         Ok(Self { rows, sum, exclusive })
+    }
+
+    /// The checksum of the rows of both.
+    fn and(self, other: Self) -> Self {
+        let Self { rows, sum, exclusive } = other;
+        Self { rows: self.rows + rows, sum: self.sum.wrapping_add(sum), exclusive: self.exclusive ^ exclusive }
     }
 
     /// Compares with an actual checksum.
@@ -33,7 +39,7 @@ impl Checksum {
     }
 }
 
-/// Checksum of all rows of a table on one device, over all its columns in order.
+/// Checksum of all rows of a table, over all its columns in order.
 ///
 /// # Errors
 /// When the table has nulls, which no bench expects, or the device fails.
@@ -50,17 +56,29 @@ pub(crate) fn checksum_of_columns(bench: &Bench, tables: &[&Table]) -> Result<Ch
     if statistics.into_iter().any(|statistics| statistics.null_count > 0) {
         return Err(Error::Unexpected("the result has nulls".into()));
     }
-    let rows = tables.first().map_or(0, |table| table.rows());
-    if tables.iter().any(|table| table.rows() != rows) {
-        return Err(Error::Unexpected("the results have different lengths".into()));
+    let shards: Vec<Vec<Shard>> = tables.iter().map(|table| table.shards()).collect();
+    let mut all = Checksum { rows: 0, sum: 0, exclusive: 0 };
+    for (index, member) in bench.members().iter().enumerate() {
+        let shards: Vec<&Shard> = shards.iter().filter_map(|shards| shards.get(index)).collect();
+        let rows = shards.first().map_or(0, |shard| shard.rows);
+        if shards.len() != tables.len() || shards.iter().any(|shard| shard.rows != rows) {
+            return Err(Error::Unexpected("the results have different lengths".into()));
+        }
+        all = all.and(checksum_on(member, rows, shards.into_iter().zip(tables))?);
     }
-    let shards: Vec<_> = tables.iter().map(|table| table.shards().swap_remove(0)).collect();
-    let columns = shards.iter().zip(tables);
-    let columns: Vec<_> = columns.flat_map(|(shard, table)| shard.columns.iter().zip(table.column_types())).collect();
+    Ok(all)
+}
+
+fn checksum_on<'a>(
+    member: &Member,
+    rows: u64,
+    shards: impl Iterator<Item = (&'a Shard, &'a &'a Table)>,
+) -> Result<Checksum> {
+    let columns: Vec<_> = shards.flat_map(|(shard, table)| shard.columns.iter().zip(table.column_types())).collect();
     if columns.len() > COLUMNS_MAX {
         return Err(Error::Internal(format!("{} columns to check", columns.len())));
     }
-    let totals = Checksum::buffer(bench)?;
+    let totals = Checksum::buffer(member)?;
     let mut args = vec![Arg::U64(rows), Arg::Buffer(&totals), Arg::U64(columns.len() as u64)];
     for (column, facts) in columns {
         let layout = facts.layout();
@@ -69,18 +87,19 @@ pub(crate) fn checksum_of_columns(bench: &Bench, tables: &[&Table]) -> Result<Ch
         args.push(Arg::U64(layout.base as i64 as u64));
     }
     args.resize(3 + 3 * COLUMNS_MAX, Arg::Null);
-    bench.launch_rows(&data_kernel(bench, "hash_rows")?, rows, &args)?;
-    Checksum::read(bench, &totals)
+    member.launch_rows(&data_kernel(member, "hash_rows")?, rows, &args)?;
+    Checksum::read(member, &totals)
 }
 
 /// Overwrites the values of a table, so that a later result in the same memory cannot pass the check without being written.
 pub(crate) fn poison(bench: &Bench, table: &Table) -> Result<()> {
-    for column in table.shards().iter().flat_map(|shard| &shard.columns) {
-        if let Some(values) = &column.values {
-            bench.stream().fill(values, 0, values.bytes(), POISON)?;
+    for (shard, member) in table.shards().iter().zip(bench.members()) {
+        for values in shard.columns.iter().filter_map(|column| column.values.as_ref()) {
+            member.stream().fill(values, 0, values.bytes(), POISON)?;
         }
+        member.stream().synchronize()?;
     }
-    Ok(bench.stream().synchronize()?)
+    Ok(())
 }
 
 /// An inner join. Its output is the keys, the payloads of the build side, then those of the probe side.

@@ -1,16 +1,17 @@
-//! Tables generated on the device: the specification of their columns, and the launches that fill them.
+//! Tables generated on the devices: the specification of their columns, and the launches that fill them.
 //!
 //! Must not know which operator reads them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use warpjoin::column::{Domain, Layout};
 use warpjoin::{ResidentColumn, Shard, ShardColumn, Table};
-use warpjoin_device::{Arg, Buffer, ModuleSource};
+use warpjoin_device::{Arg, Buffer, Kernel, ModuleSource};
 
 use crate::shared::{Numbering, Value, module};
-use crate::{Bench, Error, Result};
+use crate::{Bench, Error, Member, Result};
 
 const FILE: (&str, &str) =
     ("benches/data.cu", concat!(include_str!("../kernels/totals.cuh"), include_str!("../kernels/data.cu")));
@@ -117,38 +118,58 @@ pub(crate) fn data_module() -> ModuleSource {
     module(FILE, &ENTRIES)
 }
 
-pub(crate) fn data_kernel(bench: &Bench, entry: &str) -> Result<warpjoin_device::Kernel> {
-    bench.kernel(FILE, &ENTRIES, entry)
+pub(crate) fn data_kernel(member: &Member, entry: &str) -> Result<Kernel> {
+    member.kernel(FILE, &ENTRIES, entry)
 }
 
-/// Generates a table of `rows` rows on the device of `bench`, and waits for it.
+/// Generates a table of `rows` rows on the devices of `bench`, equal runs of them on each, and waits for it.
 ///
 /// # Errors
-/// When the device has too little memory, or the specification contradicts itself.
+/// When a device has too little memory, or the specification contradicts itself.
 pub fn table(bench: &Bench, rows: u64, numbers: &Numbers, specs: &[ColumnSpec]) -> Result<Arc<Table>> {
+    let (mut shards, mut first_row) = (vec![], 0);
+    for (index, member) in bench.members().iter().enumerate() {
+        let end = rows * (index as u64 + 1) / bench.members().len() as u64;
+        let column = |values| ShardColumn { values: Some(Arc::new(values)), offsets: None, validity: None };
+        let columns = columns_on(member, first_row..end, rows, numbers, specs)?.into_iter().map(column).collect();
+        shards.push(Shard { rows: end - first_row, first_row, columns });
+        first_row = end;
+    }
+    bench.members().iter().try_for_each(|member| member.stream().synchronize())?;
+    let field = |spec: &ColumnSpec| Field::new(&spec.name, spec.data_type.clone(), false);
+    let schema = Arc::new(Schema::new(specs.iter().map(field).collect::<Vec<_>>()));
+    let columns = specs.iter().map(|spec| ResidentColumn::new(spec.data_type.clone(), spec.domain)).collect();
+    Ok(Arc::new(Table::from_shards(bench.session().device_set(), schema, columns, shards)?))
+}
+
+/// Generates some rows of the columns of a table of `rows` rows on a device.
+pub(crate) fn columns_on(
+    member: &Member,
+    own: Range<u64>,
+    rows: u64,
+    numbers: &Numbers,
+    specs: &[ColumnSpec],
+) -> Result<Vec<Buffer>> {
     numbers.check(rows)?;
-    let kernel = data_kernel(bench, "make_column")?;
-    let (mut fields, mut columns, mut stored) = (vec![], vec![], vec![]);
-    for spec in specs {
+    let own_rows = own.end - own.start;
+    let kernel = data_kernel(member, "make_column")?;
+    let make = |spec: &ColumnSpec| {
         let width_bytes = spec.width_bytes();
-        let values = alloc_column(bench, rows * width_bytes)?;
-        let mut args = vec![Arg::U64(rows), Arg::U64(width_bytes), Arg::Buffer(&values)];
+        let values = alloc_column(member, own_rows * width_bytes)?;
+        let mut args = [own.start, own_rows, width_bytes].map(Arg::U64).to_vec();
+        args.push(Arg::Buffer(&values));
         args.extend(spec.args());
         args.extend(numbers.args(rows));
-        bench.launch_rows(&kernel, rows, &args)?;
-        fields.push(Field::new(&spec.name, spec.data_type.clone(), false));
-        columns.push(ResidentColumn::new(spec.data_type.clone(), spec.domain));
-        stored.push(ShardColumn { values: Some(Arc::new(values)), offsets: None, validity: None });
-    }
-    bench.stream().synchronize()?;
-    let shards = vec![Shard { rows, first_row: 0, columns: stored }];
-    Ok(Arc::new(Table::from_shards(bench.session().device_set(), Arc::new(Schema::new(fields)), columns, shards)?))
+        member.launch_rows(&kernel, own_rows, &args)?;
+        Ok(values)
+    };
+    specs.iter().map(make).collect()
 }
 
 /// A buffer for `bytes` bytes of values: poisoned, and padded with zeros.
-fn alloc_column(bench: &Bench, bytes: u64) -> Result<Buffer> {
+fn alloc_column(member: &Member, bytes: u64) -> Result<Buffer> {
     let padded = bytes.next_multiple_of(BUFFER_ALIGNMENT_BYTES).max(BUFFER_ALIGNMENT_BYTES);
-    let buffer = bench.stream().alloc_filled(padded, POISON)?;
-    bench.stream().fill(&buffer, bytes, padded - bytes, 0)?;
+    let buffer = member.stream().alloc_filled(padded, POISON)?;
+    member.stream().fill(&buffer, bytes, padded - bytes, 0)?;
     Ok(buffer)
 }

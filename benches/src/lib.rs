@@ -16,7 +16,7 @@ pub mod report;
 mod shared;
 mod work;
 
-pub use bench::{Bench, Scale};
+pub use bench::{Bench, Member, Scale};
 pub use checksum::{ExpectedGroups, ExpectedJoin, GroupAggregate, checksum_of};
 pub use data::{ColumnSpec, Numbers, table};
 pub use error::{Error, Result};

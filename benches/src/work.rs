@@ -39,6 +39,8 @@ pub struct Work {
     pub write_bytes: u64,
     /// Random accesses.
     pub accesses: Vec<Access>,
+    /// Bytes that go from one device to another.
+    pub exchanged_bytes: u64,
 }
 
 /// A possible algorithm for a line.
@@ -53,7 +55,14 @@ pub struct Design {
 impl Work {
     /// Streaming reads and writes only.
     pub fn streams(read_bytes: u64, write_bytes: u64) -> Self {
-        Self { read_bytes, write_bytes, accesses: vec![] }
+        Self { read_bytes, write_bytes, ..Self::default() }
+    }
+
+    /// Adds bytes that go from one device to another.
+    #[must_use]
+    pub fn and_exchange(mut self, bytes: u64) -> Self {
+        self.exchanged_bytes += bytes;
+        self
     }
 
     /// Adds `bytes` that are read and written once more.
@@ -72,14 +81,15 @@ impl Work {
     }
 
     /// Nanoseconds at the limits. Equal amounts of reads and writes take the rate of a copy, the rest the
-    /// rate of reads or writes alone, and random accesses their own rate.
+    /// rate of reads or writes alone, and random accesses their own rate. Several devices share the work evenly.
     pub fn limit_ns(&self, limits: &Limits) -> f64 {
         let copied_bytes = self.read_bytes.min(self.write_bytes);
         let streams_s = 2.0 * copied_bytes as f64 / limits.copy_bytes_per_s
             + (self.read_bytes - copied_bytes) as f64 / limits.read_bytes_per_s
             + (self.write_bytes - copied_bytes) as f64 / limits.write_bytes_per_s;
         let accesses_s: f64 = self.accesses.iter().map(|access| access.seconds(limits)).sum();
-        (streams_s + accesses_s) * 1e9
+        let links_s = limits.link_bytes_per_s.map_or(0.0, |rate| self.exchanged_bytes as f64 / rate);
+        (streams_s + accesses_s + links_s) / limits.devices as f64 * 1e9
     }
 }
 
@@ -116,6 +126,8 @@ mod tests {
     fn limits() -> Limits {
         let flat = |rate| Curve(vec![(1, rate)]);
         Limits {
+            devices: 1,
+            link_bytes_per_s: None,
             copy_bytes_per_s: 3e12,
             read_bytes_per_s: 4e12,
             write_bytes_per_s: 2e12,
@@ -136,6 +148,14 @@ mod tests {
         assert_eq!(work.limit_ns(&limits()).round(), 2e6);
         let work = Work::default().and(AccessKind::Cas, 10_000_000, 1).and(AccessKind::Add, 20_000_000, 1);
         assert_eq!(work.and_copy(1_500_000_000).limit_ns(&limits()).round(), 3e6);
+    }
+
+    #[test]
+    fn devices_share_the_work_and_send_at_once() {
+        let limits = Limits { devices: 4, link_bytes_per_s: Some(400e9), ..limits() };
+        // Each copies 1.5 GB, which takes 1 ms, and sends 0.8 GB, which takes 2 ms.
+        let work = Work::default().and_copy(6_000_000_000).and_exchange(3_200_000_000);
+        assert_eq!(work.limit_ns(&limits).round(), 3e6);
     }
 
     #[test]

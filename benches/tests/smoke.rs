@@ -11,8 +11,8 @@ use warpjoin_device::{SimOptions, open_simulated};
 
 const SCALE: Scale = Scale { bits: 18 };
 
-fn session() -> Arc<Session> {
-    let options = SimOptions { threads: 1, ..SimOptions::default() };
+fn session(devices: usize) -> Arc<Session> {
+    let options = SimOptions { threads: 1, devices, ..SimOptions::default() };
     Session::new(open_simulated(&options).expect("a device")).expect("a session")
 }
 
@@ -56,13 +56,29 @@ fn run_all(session: &Arc<Session>, lines: &[Line]) -> Vec<String> {
 #[test]
 fn every_line_runs_with_a_correct_result() {
     let lines = lines::all(SCALE);
-    let failures = run_all(&session(), &lines);
+    let failures = run_all(&session(1), &lines);
     assert!(failures.is_empty(), "{} of {} lines fail:\n{}", failures.len(), lines.len(), failures.join("\n"));
 }
 
 #[test]
+fn every_line_over_devices_runs_with_a_correct_result() {
+    for devices in [1, 3] {
+        let lines = lines::over_devices(SCALE, devices);
+        let failures = run_all(&session(devices as usize), &lines);
+        assert!(failures.is_empty(), "{devices} devices:\n{}", failures.join("\n"));
+    }
+}
+
+#[test]
+fn links_are_measured() {
+    let bench = Bench::new(session(3), SCALE).expect("a bench");
+    let limits = Limits::measure(&bench).expect("limits");
+    assert!(limits.devices == 3 && limits.link_bytes_per_s.is_some_and(|rate| rate.is_finite() && rate > 0.0));
+}
+
+#[test]
 fn limits_are_measured_and_reported() {
-    let bench = Bench::new(session(), SCALE).expect("a bench");
+    let bench = Bench::new(session(1), SCALE).expect("a bench");
     let limits = Limits::measure(&bench).expect("limits");
     for rate in [limits.copy_bytes_per_s, limits.read_bytes_per_s, limits.write_bytes_per_s] {
         assert!(rate.is_finite() && rate > 0.0);

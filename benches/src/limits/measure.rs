@@ -6,8 +6,8 @@ use warpjoin_device::Buffer;
 
 use super::kernels::{ACCESS_TILE, RandomKind, STREAM_TILE_BYTES, StreamKind, gather, random, stream};
 use super::{Curve, Limits};
-use crate::data::table;
-use crate::{Bench, ColumnSpec, Numbering, Numbers, Result, Value, median};
+use crate::data::columns_on;
+use crate::{Bench, ColumnSpec, Member, Numbering, Numbers, Result, Value, median};
 
 /// Number of runs after the warm-up run.
 const RUNS: usize = 7;
@@ -55,6 +55,8 @@ impl Limits {
         drop(memory);
         let gathers = vec![(4, measure_gather(bench, 4)?), (8, measure_gather(bench, 8)?)];
         Ok(Limits {
+            devices: bench.members().len() as u64,
+            link_bytes_per_s: measure_links(bench)?,
             copy_bytes_per_s: copy,
             read_bytes_per_s: read,
             write_bytes_per_s: write,
@@ -88,11 +90,7 @@ fn measure_streams(bench: &Bench, sink: &Buffer) -> Result<[f64; 3]> {
     // Random data, since zeros can be faster.
     let rows = bytes / 8;
     let specs = [ColumnSpec::new("random", Value::Random, arrow::datatypes::DataType::Int64, 1)];
-    let input = table(bench, rows, &Numbers::new(Numbering::Cyclic, 1), &specs)?;
-    let shard = input.shards().swap_remove(0);
-    let Some(input) = &shard.columns[0].values else {
-        return Err(crate::Error::Internal("a column without values".into()));
-    };
+    let input = &columns_on(bench, 0..rows, rows, &Numbers::new(Numbering::Cyclic, 1), &specs)?[0];
     let output = bench.stream().alloc(bytes)?;
     let rate = |kind, moved: u64| -> Result<f64> {
         let run = || stream(bench, kind, bytes, (input, &output), sink);
@@ -102,6 +100,48 @@ fn measure_streams(bench: &Bench, sink: &Buffer) -> Result<[f64; 3]> {
     let driver_s = seconds(bench, || Ok(()), || Ok(bench.stream().copy((input, 0), (&output, 0), bytes)?))?;
     let copy = rate(StreamKind::Copy, 2 * bytes)?.max(2.0 * bytes as f64 / driver_s);
     Ok([copy, rate(StreamKind::Read, bytes)?, rate(StreamKind::Write, bytes)?])
+}
+
+/// Bytes per second out of the slowest device, while each copies an equal run to each other.
+fn measure_links(bench: &Bench) -> Result<Option<f64>> {
+    let members = bench.members();
+    let others = members.len() as u64 - 1;
+    let reach = |from: &Member, to: &Member| from.device().can_reach(to.device());
+    if others == 0 || members.iter().any(|from| members.iter().any(|to| !reach(from, to))) {
+        return Ok(None);
+    }
+    let run_bytes = bench.scale().rows(STREAM_BYTES_BITS).div_ceil(8 * others) * 8;
+    // Random data, since zeros can be faster.
+    let specs = [ColumnSpec::new("random", Value::Random, arrow::datatypes::DataType::Int64, 1)];
+    let numbers = Numbers::new(Numbering::Cyclic, 1);
+    let mut buffers = vec![];
+    for member in members {
+        let source = columns_on(member, 0..run_bytes / 8, run_bytes / 8, &numbers, &specs)?.swap_remove(0);
+        buffers.push((source, member.stream().alloc(run_bytes * others)?));
+        member.stream().synchronize()?;
+    }
+    let mut samples = vec![];
+    for _ in 0..=RUNS {
+        let mut spans = vec![];
+        for (index, member) in members.iter().enumerate() {
+            let begun = member.stream().record()?;
+            // A stream for each other device: one copy engine does not fill all links.
+            for step in 1..members.len() {
+                let (to, stream) = ((index + step) % members.len(), member.device().create_stream()?);
+                stream.wait(&begun)?;
+                stream.copy((&buffers[index].0, 0), (&buffers[to].1, (step as u64 - 1) * run_bytes), run_bytes)?;
+                member.stream().wait(&stream.record()?)?;
+            }
+            spans.push((begun, member.stream().record()?));
+        }
+        let mut slowest_ns = 0;
+        for ((begun, ended), member) in spans.iter().zip(members) {
+            member.stream().synchronize()?;
+            slowest_ns = slowest_ns.max(ended.elapsed_ns(begun)?);
+        }
+        samples.push(slowest_ns);
+    }
+    Ok(Some((run_bytes * others) as f64 / (median(&samples[1..]).max(1) as f64 * 1e-9)))
 }
 
 /// Random accesses per second to the first `words` words of `memory`.
@@ -126,11 +166,8 @@ fn measure_gather(bench: &Bench, width_bytes: u64) -> Result<f64> {
         ColumnSpec::new("place", Value::KeyDense, DataType::Int64, 0).up_to(u32::MAX.into()),
         ColumnSpec::new("value", Value::Random, of_width, 2),
     ];
-    let input = table(bench, rows, &Numbers::new(Numbering::Permuted, rows), &specs)?;
-    let columns = input.shards().swap_remove(0).columns;
-    let (Some(places), Some(values)) = (&columns[0].values, &columns[1].values) else {
-        return Err(crate::Error::Internal("a column without values".into()));
-    };
+    let columns = columns_on(bench, 0..rows, rows, &Numbers::new(Numbering::Permuted, rows), &specs)?;
+    let (places, values) = (&columns[0], &columns[1]);
     let output = bench.stream().alloc(rows * width_bytes)?;
     let run = || gather(bench, width_bytes, rows, places, values, &output);
     let elapsed_s = seconds(bench, || Ok(()), run)?;

@@ -7,9 +7,14 @@ mod measure;
 
 use serde::Serialize;
 
-/// Measured rates of a device.
+/// Measured rates of the first device, and of the links between devices.
 #[derive(Debug, Clone, Serialize)]
 pub struct Limits {
+    /// Devices, which are taken for equal.
+    pub devices: u64,
+    /// Bytes per second out of each device, while all send to all others with copy engines; `None` with one device, or
+    /// where one can't reach another.
+    pub link_bytes_per_s: Option<f64>,
     /// Streaming copy: bytes read plus bytes written per second.
     pub copy_bytes_per_s: f64,
     /// Streaming reads: bytes per second.

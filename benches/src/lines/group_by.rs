@@ -15,6 +15,7 @@ use crate::{
 };
 
 const GROUP: &str = "group_by";
+const DEVICES: &str = "group_by_devices";
 const DECIMALS: &str = "group_by_decimal";
 const LIBCUDF: &str = "libcudf";
 const CUCOLLECTIONS: &str = "cuCollections";
@@ -31,6 +32,8 @@ enum Aggregates {
     Four,
     /// sum(i64).
     Sum,
+    /// sum(i32).
+    SumNarrow,
     /// sum(decimal128(28, 2)).
     SumDecimal,
 }
@@ -71,6 +74,9 @@ impl GroupSpec {
                 GroupAggregate::Count,
             ],
             Aggregates::Sum => vec![GroupAggregate::Sum(int)],
+            Aggregates::SumNarrow => {
+                vec![GroupAggregate::Sum(ColumnSpec::new("narrow", Value::Random, DataType::Int32, 0x103))]
+            }
             Aggregates::SumDecimal => vec![GroupAggregate::SumDecimal(decimal)],
         }
     }
@@ -109,7 +115,7 @@ impl GroupSpec {
     fn words(&self) -> u64 {
         match self.aggregates {
             Aggregates::Four => 4,
-            Aggregates::Sum => 1,
+            Aggregates::Sum | Aggregates::SumNarrow => 1,
             Aggregates::SumDecimal => 2,
         }
     }
@@ -143,6 +149,7 @@ impl GroupSpec {
         let aggregates = match self.aggregates {
             Aggregates::Four => "sum(i64), sum(f64), max(f64), count",
             Aggregates::Sum => "sum(i64)",
+            Aggregates::SumNarrow => "sum(i32)",
             Aggregates::SumDecimal => "sum(decimal128)",
         };
         let (rows, groups) = (rows_name(self.rows), count_name(self.groups));
@@ -211,6 +218,19 @@ pub(super) fn targets(scale: Scale) -> Vec<Line> {
         lines.push(line.plotted("group_by_groups", "int32 key, one sum", spec.groups as f64));
     }
     lines
+}
+
+/// Lines of rows on all devices. Each device sends its groups of the others, once.
+pub(super) fn over_devices(scale: Scale, devices: u64) -> Vec<Line> {
+    let line = |groups_bits: u32| {
+        let (rows, groups) = (scale.rows(32), (1u64 << groups_bits).min(scale.rows(32) / 4));
+        let spec = GroupSpec { rows, groups, key_bytes: 4, aggregates: Aggregates::SumNarrow, skew: None };
+        let mut line = spec.line(DEVICES);
+        let sent_bytes = groups * (devices - 1) * (spec.key_bytes + 8);
+        line.designs.iter_mut().for_each(|design| design.work.exchanged_bytes = sent_bytes);
+        line
+    };
+    [10, 16, 20, 26].map(line).into()
 }
 
 /// Pairs of sums of integers and of decimals. The target of decimals is twice the time of integers.

@@ -15,10 +15,11 @@ use crate::{
     SetUp, Unit, Value, Work, table,
 };
 
-/// Groups of lines: with a target, along an axis, and with skewed keys.
+/// Groups of lines: with a target, along an axis, with skewed keys, and over several devices.
 const TARGETS: &str = "join";
 const SWEEPS: &str = "join_sweep";
 const SKEW: &str = "join_skew";
+const DEVICES: &str = "join_devices";
 const GPU_JOINS: &str = "PHJ-OM";
 const LIBCUDF: &str = "libcudf";
 /// Partitions of a radix partition by 8 bits.
@@ -296,6 +297,35 @@ impl JoinSpec {
         line.designs = self.designs();
         line
     }
+}
+
+/// Lines of rows on all devices: both sides exchanged, a build side broadcast, several rows a key, skewed keys.
+pub(super) fn over_devices(scale: Scale, devices: u64) -> Vec<Line> {
+    let join = |build, probe| {
+        let output = Output::Payloads { columns: 1, bytes: 8 };
+        JoinSpec::new(scale.rows(build), scale.rows(probe), Key::Int64, output)
+    };
+    // Half of the probe rows have one key.
+    let hot_rows = Some((1, scale.rows(27)));
+    let specs = [
+        join(28, 28),
+        join(30, 30),
+        join(20, 30),
+        JoinSpec { multiplicity: 4, match_rate: 0.25, ..join(26, 28) },
+        JoinSpec { skew: Some(1.0), ..join(26, 28) },
+        JoinSpec { hot_rows, ..join(26, 28) },
+    ];
+    let exchanged = |spec: JoinSpec| {
+        let [key_bytes, build_bytes, _] = spec.row_bytes();
+        let both = spec.input_bytes() / devices * (devices - 1);
+        both.min(spec.build_rows * (key_bytes + build_bytes) * (devices - 1))
+    };
+    let line = |spec: JoinSpec| {
+        let mut line = spec.line(DEVICES);
+        line.designs.iter_mut().for_each(|design| design.work.exchanged_bytes = exchanged(spec));
+        line
+    };
+    specs.map(line).into()
 }
 
 /// Lines with a target, and the same joins with dense keys.

@@ -19,7 +19,14 @@ use crate::data::data_module;
 use crate::limits::kernels::limits_module;
 use crate::{Line, Scale};
 
-/// All lines at a scale. Lines that become equal at a small scale occur once.
+/// The lines over several devices, to be compared with the same over one.
+pub fn over_devices(scale: Scale, devices: u64) -> Vec<Line> {
+    let mut lines = join::over_devices(scale, devices);
+    lines.extend(group_by::over_devices(scale, devices));
+    lines
+}
+
+/// All lines of one device at a scale. Lines that become equal at a small scale occur once.
 pub fn all(scale: Scale) -> Vec<Line> {
     let mut lines = vec![];
     lines.extend(partition::lines(scale));

@@ -40,6 +40,9 @@ fn limits(report: &Report) -> String {
         points.iter().map(|&(x, rate)| format!("{} {:.1}", name(x), rate * 1e-9)).collect::<Vec<_>>().join(", ")
     };
     let addresses = |count| super::super::lines::count_name(count);
+    let links = limits.link_bytes_per_s.map_or(String::new(), |rate| {
+        format!("  all to all          {:.0} GB/s out of each of {} devices\n", rate * 1e-9, limits.devices)
+    });
     format!(
         "\nLimits of this device, measured in this run\n\
          \x20 copy, read + write  {:.2} TB/s\n\
@@ -49,7 +52,7 @@ fn limits(report: &Report) -> String {
          \x20 random 8 B writes   {} G/s\n\
          \x20 random 64-bit CAS   {} G/s\n\
          \x20 random 64-bit adds  {} addresses, G/s\n\
-         \x20 gather, 2^27 places {} G/s\n",
+         \x20 gather, 2^27 places {} G/s\n{links}",
         tera(limits.copy_bytes_per_s),
         tera(limits.read_bytes_per_s),
         tera(limits.write_bytes_per_s),

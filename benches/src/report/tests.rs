@@ -14,6 +14,8 @@ fn report() -> Report {
         date: date::now(),
         scale_bits: 0,
         limits: Limits {
+            devices: 1,
+            link_bytes_per_s: None,
             copy_bytes_per_s: 2e12,
             read_bytes_per_s: 2e12,
             write_bytes_per_s: 2e12,
