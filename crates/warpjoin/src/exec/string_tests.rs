@@ -12,7 +12,7 @@ use warpjoin_codegen::{Constants, DictionaryTest};
 use warpjoin_columns::Result;
 use warpjoin_columns::column::Dictionary;
 use warpjoin_columns::devices::{CopyLane, alloc_in_order};
-use warpjoin_device::{Buffer, Launch, ModuleSource, Ptr, Stream};
+use warpjoin_device::{Buffer, Launch, ModuleSource, Ptr, Stream, span};
 use warpjoin_kernels::common::BLOCK_THREADS;
 use warpjoin_kernels::string::{STAGE_BYTES, TILE, TestParams};
 
@@ -27,7 +27,9 @@ const PATTERN_BYTES: u32 = 256 * 8;
 /// Bytes that a thread gathers on the host at a time.
 const PIECE_BYTES: u64 = 16 << 20;
 /// Bytes that are copied between two looks at whether the query was cancelled.
-const COPY_BYTES: usize = 64 << 20;
+const COPY_BYTES: usize = 256 << 20;
+/// Tiles whose ends are found at a time: some MiB, so that the memory of the last ones is used again.
+const ENDS_TILES: usize = 4096;
 /// Threads that gather and upload.
 const UPLOADS_MAX: usize = 8;
 
@@ -38,26 +40,22 @@ struct StringPlaces {
     tile_bytes: Vec<u64>,
     /// Where each tile begins, and where the last one ends.
     starts: Vec<u64>,
-    /// Where each string ends in its tile.
-    ends: Vec<u32>,
+    /// Where each string ends in its tile; `None` if the strings lie one behind the other: it is found while they are copied.
+    ends: Option<Vec<u32>>,
 }
 
 impl StringPlaces {
     fn of(dictionary: &Dictionary, strings: Range<usize>) -> Self {
         let tiles: Vec<Range<usize>> =
             strings.clone().step_by(TILE).map(|first| first..(first + TILE).min(strings.end)).collect();
-        let mut ends = vec![0u32; strings.len()];
-        let tile_bytes: Vec<u64> = (ends.par_chunks_mut(TILE).zip(&tiles))
-            .map(|(ends, tile)| {
-                let mut end = 0u64;
-                dictionary.visit(tile.clone(), &mut |string, bytes| {
-                    end += bytes.len() as u64;
-                    ends[string] = u32::try_from(end).unwrap_or(u32::MAX);
-                    Some(())
-                });
-                end
-            })
-            .collect();
+        let adjacent = |tile: &Range<usize>| Some(dictionary.adjacent_bytes(tile.clone())?.len() as u64);
+        let (tile_bytes, ends) = match tiles.par_iter().map(adjacent).collect::<Option<Vec<u64>>>() {
+            Some(tile_bytes) => (tile_bytes, None),
+            None => {
+                let mut ends = vec![0u32; strings.len()];
+                (find_ends(dictionary, &tiles, &mut ends), Some(ends))
+            }
+        };
         let mut starts = vec![0u64; tiles.len() + 1];
         for (tile, bytes) in tile_bytes.iter().enumerate() {
             starts[tile + 1] = starts[tile] + bytes;
@@ -73,8 +71,22 @@ impl StringPlaces {
     /// Bytes on the device.
     fn bytes(&self) -> u64 {
         let text_bytes = self.starts.last().copied().unwrap_or(0);
-        text_bytes + STRING_PADDING_BYTES + (self.starts.len() * 8 + self.ends.len().max(1) * 4) as u64
+        text_bytes + STRING_PADDING_BYTES + (self.starts.len() * 8 + self.strings.len().max(1) * 4) as u64
     }
+}
+
+/// Where each string of some tiles ends in its tile; returns the bytes of each tile.
+fn find_ends(dictionary: &Dictionary, tiles: &[Range<usize>], ends: &mut [u32]) -> Vec<u64> {
+    let of_tile = |(ends, tile): (&mut [u32], &Range<usize>)| {
+        let mut end = 0u64;
+        dictionary.visit(tile.clone(), &mut |string, bytes| {
+            end += bytes.len() as u64;
+            ends[string] = u32::try_from(end).unwrap_or(u32::MAX);
+            Some(())
+        });
+        end
+    };
+    ends.par_chunks_mut(TILE).zip(tiles).map(of_tile).collect()
 }
 
 /// The module of the kernel.
@@ -177,6 +189,7 @@ impl Query<'_> {
         if let Some(known) = DeviceStrings::find(dictionary, self.session) {
             return Ok(Some(known));
         }
+        let _span = span(|| format!("strings {}", dictionary.len()));
         let devices = self.devices();
         let tiles = dictionary.len().div_ceil(TILE);
         let tile = |device: usize| (tiles * device / devices * TILE).min(dictionary.len());
@@ -202,20 +215,53 @@ impl Query<'_> {
         let stream = self.session.device_set().load_streams()[device].clone();
         let stream = &budget.of_stream(stream);
         let bytes = alloc_in_order(stream, text_bytes + STRING_PADDING_BYTES)?;
-        match dictionary.adjacent_bytes(strings.clone()) {
-            Some(text) => self.upload_adjacent(stream, &bytes, text)?,
-            None => self.upload_gathered(stream, &bytes, dictionary, &tiles, &starts)?,
+        let ends_buffer = alloc_in_order(stream, strings.len().max(1) as u64 * 4)?;
+        match (ends, dictionary.adjacent_bytes(strings.clone())) {
+            (None, Some(text)) => {
+                let lane = CopyLane::new(stream)?;
+                let (copied, found) = rayon::join(
+                    || self.upload_adjacent(stream, &bytes, text),
+                    || self.upload_ends(&lane, &ends_buffer, dictionary, &tiles),
+                );
+                copied.and(found)?;
+            }
+            (ends, _) => {
+                self.upload_gathered(stream, &bytes, dictionary, &tiles, &starts)?;
+                stream.write(&ends_buffer, 0, bytemuck::cast_slice(&ends.unwrap_or_default()))?;
+            }
         }
         let shard = StringShard {
-            strings,
             bytes,
             tile_starts: stream.upload(bytemuck::cast_slice(&starts))?,
-            ends: stream.upload(if ends.is_empty() { &[0; 4] } else { bytemuck::cast_slice(&ends) })?,
+            ends: ends_buffer,
             text_bytes,
+            strings,
         };
         stream.synchronize()?;
-        self.metrics.uploaded_bytes += text_bytes + (ends.len() * 4 + starts.len() * 8) as u64;
+        self.metrics.uploaded_bytes += text_bytes + (shard.strings.len() * 4 + starts.len() * 8) as u64;
         Ok(shard)
+    }
+
+    /// Finds where strings end in their tiles, and copies that.
+    fn upload_ends(
+        &self,
+        lane: &CopyLane,
+        target: &Buffer,
+        dictionary: &Dictionary,
+        tiles: &[Range<usize>],
+    ) -> Result<()> {
+        let mut piece = vec![0u32; TILE * tiles.len().min(ENDS_TILES)];
+        let mut at = 0;
+        for tiles in tiles.chunks(ENDS_TILES) {
+            self.options.check_cancelled()?;
+            let strings = tiles.iter().map(ExactSizeIterator::len).sum::<usize>();
+            let ends = &mut piece[..strings];
+            find_ends(dictionary, tiles, ends);
+            let copied = lane.enqueue(|stream| Ok(stream.write(target, at, bytemuck::cast_slice(ends))?))?;
+            lane.join(&copied)?;
+            at += strings as u64 * 4;
+        }
+        Ok(())
     }
 
     /// Copies strings that lie one behind the other.
