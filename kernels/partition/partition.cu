@@ -3,6 +3,8 @@
 // partition_count: rows of each of 2^bits partitions, added to counts. Grid stride; shared: 4 bytes a partition.
 // partition_scan: exclusive sums of the counts, one block; cursors of the first and of the second pass;
 // tiles before each partition of the first pass. Shared: 33 words.
+// partition_count_within: rows of each partition of the second pass, added to counts, where a block has no room for counters of
+// all partitions; a tile of a partition of the first pass a block. Shared: 4 bytes a partition of the second pass.
 // partition_pass_4, _8, _multiple (key in one word of so many bytes, in several): moves rows to the partitions of `bits` more
 // bits than `first_bits`, tiles of one partition of the pass before each. partition_pass_noted_4, _8: the same, and says where
 // each row went. Shared: as PartitionTile.
@@ -72,7 +74,8 @@ struct TileRange {
     u32 partition;
 };
 
-WJ_DEVICE TileRange tile_range(const PassParams& p) {
+template <class Pass>
+WJ_DEVICE TileRange tile_range(const Pass& p) {
     const u32 tile_rows = blockDim.x * WJ_PARTITION_ITEMS;
     if (p.first_bits == 0) {
         const u64 first = (u64)blockIdx.x * tile_rows;
@@ -95,6 +98,32 @@ WJ_DEVICE TileRange tile_range(const PassParams& p) {
     const u32 first = p.first_offsets[low] + (blockIdx.x - p.first_tiles[low]) * tile_rows;
     const u32 left = p.first_offsets[low + 1] - first;
     return TileRange{first, left < tile_rows ? left : tile_rows, low};
+}
+
+WJ_ENTRY(partition_count_within, CountWithinParams, 1024) {
+    const TileRange range = tile_range(p);
+    if (range.rows == 0) return;
+    u32* counts = &shared_as<u32>();
+    const u32 partitions = 1u << p.bits;
+    const u32 bits = (u32)(p.first_bits + p.bits);
+    for (u32 partition = threadIdx.x; partition < partitions; partition += blockDim.x) counts[partition] = 0;
+    __syncthreads();
+    constexpr u32 each = 8;
+    for (u32 first = threadIdx.x; first < range.rows; first += blockDim.x * each) {
+        u64 hashes[each];
+WJ_UNROLL
+        for (u32 k = 0; k < each; ++k) hashes[k] = hash_row(p.input, range.first + min(first + k * blockDim.x, range.rows - 1));
+WJ_UNROLL
+        for (u32 k = 0; k < each; ++k) {
+            const u32 digit = partition_of(hashes[k], bits) & (partitions - 1);
+            if (first + k * blockDim.x < range.rows) atomicAdd(&counts[digit], 1u);
+        }
+    }
+    __syncthreads();
+    u32* const totals = p.counts + ((u64)range.partition << p.bits);
+    for (u32 partition = threadIdx.x; partition < partitions; partition += blockDim.x) {
+        if (counts[partition] != 0) atomicAdd(&totals[partition], counts[partition]);
+    }
 }
 
 // Loads a word of each row of the thread's part of the tile. Beyond the last row it is that of the last, so that no load waits

@@ -91,6 +91,24 @@ params! {
         first_tiles: Ptr<'a, B, *mut u32>,
     }
 
+    /// Counts the rows of each partition of a second pass, after the first.
+    pub struct CountWithinParams<'a, B> for ["partition_count_within"] {
+        /// The rows.
+        input: RowWords<'a, B>,
+        /// How many there are.
+        rows: u64,
+        /// Bits of the pass before.
+        first_bits: u64,
+        /// Bits of this pass.
+        bits: u64,
+        /// 2^first_bits + 1: where each partition of the pass before begins.
+        first_offsets: Ptr<'a, B, *const u32>,
+        /// 2^first_bits + 1: tiles before each.
+        first_tiles: Ptr<'a, B, *const u32>,
+        /// 2^(first_bits + bits), zeroed.
+        counts: Ptr<'a, B, *mut u32>,
+    }
+
     /// Moves rows to their partitions.
     pub struct PassParams<'a, B> for [
         "partition_pass_4",

@@ -43,8 +43,8 @@ pub use constants::Constants;
 pub use expr::{IN_LIST_MAX, check_cast};
 pub use fixed::prebuilt_modules;
 pub use fixed::{
-    BucketShape, FixedModule, PASS_MULTIPLE, RESTORE, SlotForm, USUAL_HASH_BITS, interpreters, partition_module,
-    pass_entry, prebuilt, regroup,
+    BucketShape, COUNT_WITHIN, FixedModule, PASS_MULTIPLE, RESTORE, SlotForm, USUAL_HASH_BITS, interpreters,
+    partition_module, pass_entry, prebuilt, regroup,
 };
 pub use group::{ROWS_PER_THREAD_BITS_MAX, key_bytes, partition_slots};
 pub use interpret::{EncodedProgram, Program, ProgramKind, SharedBytes};

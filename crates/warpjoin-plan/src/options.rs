@@ -41,6 +41,9 @@ pub struct ExecOptions {
     pub join_form: Option<JoinForm>,
     /// Target build rows of a partition of a partitioned join. `None`: 4096.
     pub partition_rows: Option<u32>,
+    /// Most bits of a partition that are counted before the first pass; those of a second pass are counted between the passes if
+    /// there are more. `None`: what fits a block's shared memory.
+    pub counted_bits: Option<u32>,
     /// Minimum build rows for dropping those without a match before the table is built. `None`: when the probe side is
     /// much smaller.
     pub reduced_rows_min: Option<u64>,
@@ -211,6 +214,7 @@ impl Default for ExecOptions {
             block_table_slots: None,
             join_form: None,
             partition_rows: None,
+            counted_bits: None,
             reduced_rows_min: None,
             extremes_rows_min: None,
             ranked_rows_min: None,

@@ -53,6 +53,8 @@ cases! {
     partitioned: "partitioned",
     partitioned_duplicate_keys: "partitioned, duplicate keys",
     partitioned_one_key: "partitioned, one key",
+    partitioned_counted_in_two_passes: "partitioned, counted in two passes",
+    partitioned_on_several_devices: "partitioned on several devices",
     partitioned_semi_join: "partitioned semi join",
     partitioned_outer_join: "partitioned outer join",
     semi_join: "semi join",

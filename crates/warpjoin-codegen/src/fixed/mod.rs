@@ -9,7 +9,7 @@ mod table;
 
 use warpjoin_device::ModuleSource;
 
-pub use partition::{PASS_MULTIPLE, RESTORE, partition_module, pass_entry};
+pub use partition::{COUNT_WITHIN, PASS_MULTIPLE, RESTORE, partition_module, pass_entry};
 pub use prebuilt::prebuilt_modules;
 pub use prebuilt::{USUAL_HASH_BITS, interpreters, prebuilt, regroup};
 pub use table::{BucketShape, SlotForm};

@@ -4,6 +4,8 @@ use warpjoin_device::ModuleSource;
 
 use crate::Constants;
 
+/// Counts the partitions of a second pass, after the first.
+pub const COUNT_WITHIN: &str = "partition_count_within";
 /// A pass over rows with a key in several words.
 pub const PASS_MULTIPLE: &str = "partition_pass_multiple";
 /// What brings answers back to where rows came from.
@@ -23,6 +25,7 @@ pub fn pass_entry(is_wide: bool, notes_places: bool) -> &'static str {
 pub fn partition_module(hash_bits: u32) -> ModuleSource {
     let entries = [
         "partition_count",
+        COUNT_WITHIN,
         "partition_scan",
         pass_entry(false, false),
         pass_entry(true, false),

@@ -16,10 +16,11 @@ pub(crate) struct Route<'a> {
     pub shape: &'a JoinShape,
     pub keys: &'a [Expr],
     pub null_equals_null: bool,
+    pub keeps_words: bool,
     pub columns: &'a [usize],
 }
 
-/// Binds [`crate::Sink::Route`]: key word, packed words of hashed tables, then `columns`.
+/// Binds [`crate::Sink::Route`]: key word, packed words of hashed tables if it keeps words, then `columns`.
 pub(crate) fn route(
     b: &mut Binder,
     environment: &Environment,
@@ -46,7 +47,7 @@ pub(crate) fn route(
         key_word(b, &shape.packing, &words)
     };
     let mut outputs = vec![word(key)];
-    if shape.is_hashed() {
+    if route.keeps_words && shape.is_hashed() {
         for code in words {
             outputs.push(word(word_temporary(b, code)));
         }

@@ -306,8 +306,9 @@ fn bind_sink(b: &mut Binder, environment: &Environment, sink: &Sink) -> Result<(
             let frame = Frame { around, ..Frame::default() };
             (SinkShape::Direct(shape), frame)
         }
-        Sink::Route { shape, keys, null_equals_null, keeps_unmatched, columns } => {
-            let route = join::Route { shape, keys, null_equals_null: *null_equals_null, columns };
+        Sink::Route { shape, keys, null_equals_null, keeps_unmatched, keeps_words, columns } => {
+            let (null_equals_null, keeps_words) = (*null_equals_null, *keeps_words);
+            let route = join::Route { shape, keys, null_equals_null, keeps_words, columns };
             rows(join::route(b, environment, &route, *keeps_unmatched)?)
         }
         Sink::Sort { keys, columns, window } => {

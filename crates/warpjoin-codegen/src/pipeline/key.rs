@@ -105,8 +105,8 @@ impl Identify for Sink {
             Self::Conform(columns) => one_of(identity, 1, &[columns]),
             Self::Build { keys, null_equals_null, payload } => one_of(identity, 2, &[keys, null_equals_null, payload]),
             Self::Limit { columns, wanted } => one_of(identity, 11, &[columns, wanted]),
-            Self::Route { shape, keys, null_equals_null, keeps_unmatched, columns } => {
-                one_of(identity, 3, &[shape, keys, null_equals_null, keeps_unmatched, columns]);
+            Self::Route { shape, keys, null_equals_null, keeps_unmatched, keeps_words, columns } => {
+                one_of(identity, 3, &[shape, keys, null_equals_null, keeps_unmatched, keeps_words, columns]);
             }
             Self::RouteGroups { keys, columns } => one_of(identity, 4, &[keys, columns]),
             Self::Sort { keys, columns, window } => one_of(identity, 5, &[keys, columns, window]),

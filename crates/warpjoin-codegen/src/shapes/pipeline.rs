@@ -204,6 +204,8 @@ pub enum Sink {
         null_equals_null: bool,
         /// Rows that can't match are written too, with 0 for a key word.
         keeps_unmatched: bool,
+        /// The packed words of a hashed table are written too.
+        keeps_words: bool,
         columns: Vec<usize>,
     },
     /// Writes a key word for routing a group, then columns of the last step. Without keys every row

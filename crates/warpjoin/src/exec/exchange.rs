@@ -14,7 +14,7 @@ use warpjoin_kernels::exchange::{
 use super::launch::{Lane, Strides};
 use super::metrics::PipelineMetrics;
 use super::query::{Pending, Query};
-use super::relation::{Intermediate, IntermediateShard, Relation};
+use super::relation::{Intermediate, IntermediateColumn, IntermediateShard, Relation};
 use super::rows::{allocate, row_bytes};
 
 /// Maximum rows, and bytes of rows, that are gathered on one device: this is faster than an exchange.
@@ -249,15 +249,36 @@ impl Query<'_> {
         Ok(Intermediate::new(rows.columns, rows.rows_max, shards))
     }
 
+    /// As [`Self::exchange`], but the key word only tells the owner: it is neither sent nor among the columns afterwards.
+    pub(super) fn exchange_without_word(&mut self, rows: Intermediate) -> Result<Intermediate> {
+        let mut shards = self.exchanged_from(&rows, Owners::Hash, 1)?;
+        shards.iter_mut().for_each(|shard| drop(shard.columns.remove(0)));
+        let columns = rows.columns[1..].to_vec();
+        Ok(Intermediate::new(columns, rows.rows_max, shards))
+    }
+
     /// As [`Self::exchange_by`], keeping the source rows.
     fn exchanged(&mut self, rows: &Intermediate, owners: Owners<'_>) -> Result<Vec<IntermediateShard>> {
+        self.exchanged_from(rows, owners, 0)
+    }
+
+    /// As [`Self::exchanged`], with values of the columns from `first` on.
+    fn exchanged_from(
+        &mut self,
+        rows: &Intermediate,
+        owners: Owners<'_>,
+        first: usize,
+    ) -> Result<Vec<IntermediateShard>> {
         let _span = span(|| "exchange");
         self.options.check_cancelled()?;
         let counted = self.count_owners(rows, owners)?;
         let mut shards = vec![];
         for (owner, stream) in self.streams.iter().enumerate() {
             let total = counted.rows.iter().map(|from| from[owner]).sum();
-            shards.push(IntermediateShard { rows: total, ..allocate(stream, &rows.columns, total)? });
+            let mut shard = IntermediateShard { rows: total, ..allocate(stream, &rows.columns[first..], total)? };
+            // Nothing is sent where an owner has no values.
+            shard.columns.splice(0..0, (0..first).map(|_| IntermediateColumn::default()));
+            shards.push(shard);
         }
         let waits = self.waits();
         // There is room at the owners.
@@ -314,7 +335,8 @@ impl Query<'_> {
         let stream = self.streams[device].clone();
         let devices = self.devices();
         let first_of = |owner: usize| counts[..device].iter().map(|from| from[owner]).sum::<u64>();
-        let parts = Part::all(columns);
+        let mut parts = Part::all(columns);
+        parts.retain(|part| targets.iter().any(|target| part.of(target).is_some()));
         let mut runs: Vec<Run> = vec![];
         for owner in (0..devices).filter(|&owner| !stream.device().can_reach(self.streams[owner].device())) {
             for (part, width_bytes) in parts.iter().map(|part| part.width_bytes).enumerate() {
@@ -343,7 +365,7 @@ impl Query<'_> {
             }
         }
         let sent = (0..devices).filter(|&owner| owner != device).map(|owner| counts[device][owner]);
-        Ok(sent.sum::<u64>() * row_bytes(columns))
+        Ok(sent.sum::<u64>() * parts.iter().map(|part| part.width_bytes).sum::<u64>())
     }
 
     /// A line in the metrics.

@@ -19,7 +19,9 @@ use warpjoin_plan::plan::build::columns_of;
 
 pub(super) use matches::{Matches, bits_for, item_table, threads_of};
 pub(super) use partitioned::PartitionChoice;
-pub(crate) use partitioned::{PARTITION_BITS_MAX, PartitionedRows, PartitionedShard, PassBits, RowSlice};
+pub(crate) use partitioned::{
+    LONG_PARTITION_BITS_MAX, PARTITION_BITS_MAX, PartitionedRows, PartitionedShard, PassBits, RowSlice,
+};
 pub(super) use ranges::{ColumnRanges, are_apart};
 pub(super) use shared::SharedRelations;
 pub use shared::SharedRows;

@@ -198,6 +198,18 @@ fn joins() -> Vec<Scheduled> {
         with(join_of("partitioned", table(300, |r| r * 7), table(400, |r| r * 3), 1), partitioned),
         with(join_of("partitioned, duplicate keys", table(300, |r| r % 60), table(100, |r| r), 1), small),
         with(join_of("partitioned, one key", table(150, |_| 7), table(60, |r| r % 9), 1), small),
+        with(
+            join_of("partitioned, counted in two passes", table(150, |r| r % 120), table(130, |r| r * 2), 1),
+            move |settings| {
+                small(settings);
+                settings.counted_bits = Some(1);
+            },
+        ),
+        with(join_of("partitioned on several devices", table(90, |r| r * 7), table(120, |r| r * 3), 1), |settings| {
+            settings.join_form = Some(JoinForm::Partitioned);
+            settings.distribution = Distribution::Exchange;
+            settings.devices = 3;
+        }),
         with(kind("partitioned semi join", JoinKind::ProbeSemi), small),
         with(kind("partitioned outer join", JoinKind::ProbeOuter), small),
         plain(kind("semi join", JoinKind::ProbeSemi)),

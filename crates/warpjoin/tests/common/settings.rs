@@ -26,6 +26,7 @@ pub(crate) struct Settings {
     pub(crate) block_table_slots: Option<u32>,
     pub(crate) join_form: Option<JoinForm>,
     pub(crate) partition_rows: Option<u32>,
+    pub(crate) counted_bits: Option<u32>,
     pub(crate) reduced_rows_min: Option<u64>,
     pub(crate) extremes_rows_min: Option<u64>,
     pub(crate) compact_rows_min: Option<u64>,
@@ -73,6 +74,7 @@ impl Default for Settings {
             block_table_slots: None,
             join_form: None,
             partition_rows: None,
+            counted_bits: None,
             reduced_rows_min: None,
             extremes_rows_min: None,
             ranked_rows_min: None,
@@ -118,6 +120,7 @@ impl Settings {
             block_table_slots: self.block_table_slots,
             join_form: self.join_form,
             partition_rows: self.partition_rows,
+            counted_bits: self.counted_bits,
             reduced_rows_min: self.reduced_rows_min,
             compact_rows_min: self.compact_rows_min,
             extremes_rows_min: self.extremes_rows_min,
@@ -164,8 +167,10 @@ pub(crate) fn random(rng: &mut StdRng) -> Settings {
     let memory_use = *[MemoryUse::Auto, MemoryUse::Auto, MemoryUse::Least].choose(&mut aside).expect("some");
     let [extremes_rows_min, compact_rows_min, ranked_rows_min, swapped_matches_min] =
         [(); 4].map(|()| *[None, Some(0)].choose(&mut aside).expect("some"));
+    let counted_bits = *[None, None, Some(1)].choose(&mut aside).expect("some");
     let settings = Settings {
         memory_use,
+        counted_bits,
         extremes_rows_min,
         compact_rows_min,
         ranked_rows_min,

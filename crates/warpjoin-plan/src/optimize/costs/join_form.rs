@@ -8,12 +8,12 @@ use warpjoin_columns::expr::{Expr, ExprKind};
 use warpjoin_device::Device;
 
 use super::rates::{
-    MATCH_PS_PER_BYTE, MATCHED_PS_PER_BYTE, ORDERED_PROBE_PS, PASS_BITS_MAX, PASS_PS_PER_BYTE, REPEATED_MATCH_PS,
-    SHARED_MATCH_PS, WRITTEN_PS_PER_BYTE,
+    LINK_PS_PER_BYTE, MATCH_PS_PER_BYTE, MATCHED_PS_PER_BYTE, ORDERED_PROBE_PS, PASS_BITS_MAX, PASS_PS_PER_BYTE,
+    REPEATED_MATCH_PS, ROUTED_PS_PER_BYTE, SHARED_MATCH_PS, WRITTEN_PS_PER_BYTE,
 };
 use super::tables::{insert_ps, is_direct_small, probe_ps};
 use crate::optimize::estimate::estimate;
-use crate::options::{ExecOptions, JoinForm, MemoryUse};
+use crate::options::{Distribution, ExecOptions, JoinForm, MemoryUse};
 use crate::plan::join::{JoinNode, JoinSide};
 use crate::plan::physical::JoinMethod;
 use crate::plan::{InputTables, JoinPlan, Mark, Plan, PlanKind};
@@ -36,7 +36,7 @@ pub fn join_method(
         Some(JoinForm::Direct) => JoinMethod::DirectTable,
         _ => JoinMethod::HashTable,
     };
-    let is_chosen = options.join_form.is_some() || devices.len() != 1;
+    let is_chosen = options.join_form.is_some();
     let rows = match [&join.build, &join.probe].map(|plan| side(plan, inputs)) {
         // Sides are materialized.
         _ if !is_chosen && options.memory_use == MemoryUse::Least => return JoinMethod::BySize,
@@ -101,6 +101,37 @@ fn written(plan: &Plan, inputs: &[Arc<Table>]) -> Side {
     }
 }
 
+/// Whether several devices exchange the rows of both sides by key, instead of copying the build rows to all of them.
+pub fn exchanges(build_rows: u64, probe_rows: u64, devices: usize, options: &ExecOptions) -> bool {
+    let others = devices as u64 - 1;
+    others > 0
+        && match options.distribution {
+            Distribution::Broadcast => false,
+            Distribution::Exchange => true,
+            Distribution::Auto => probe_rows / build_rows.max(1) < others,
+        }
+}
+
+/// As [`exchanges`], for sides that are partitioned afterwards: each device also partitions the build rows that it gets.
+pub fn exchanges_to_partition(build_rows: u64, probe_rows: u64, devices: usize, options: &ExecOptions) -> bool {
+    if options.distribution != Distribution::Auto {
+        return exchanges(build_rows, probe_rows, devices, options);
+    }
+    let (build, probe, devices) = (build_rows as f64, probe_rows as f64, devices as f64);
+    let link = LINK_PS_PER_BYTE * (devices - 1.0) / devices;
+    let exchanged = (build + probe) / devices * (ROUTED_PS_PER_BYTE + link + 2.0 * PASS_PS_PER_BYTE);
+    let copied =
+        build / devices * ROUTED_PS_PER_BYTE + build * link + (build + probe / devices) * 2.0 * PASS_PS_PER_BYTE;
+    devices > 1.0 && exchanged < copied
+}
+
+/// Rows of each side that each device joins by partition.
+fn rows_of_device(build_rows: u64, probe_rows: u64, devices: usize, options: &ExecOptions) -> (u64, u64) {
+    let share = devices as u64;
+    let build_share = if exchanges_to_partition(build_rows, probe_rows, devices, options) { share } else { 1 };
+    (build_rows / build_share, probe_rows / share)
+}
+
 /// Whether both sides should be partitioned; `rows` are those of build and probe side, if both are columns that
 /// lie there and are read whole.
 pub fn prefers_partition(
@@ -113,12 +144,13 @@ pub fn prefers_partition(
     if plan.kind.keeps_unmatched() {
         return false;
     }
-    let [device] = devices else { return false };
+    let Some(device) = devices.first() else { return false };
     if let Some(form) = options.join_form {
         return form == JoinForm::Partitioned;
     }
+    let of_device = |(build, probe)| rows_of_device(build, probe, devices.len(), options);
     let Some((build_rows, probe_rows)) =
-        rows.filter(|(build, probe)| build.saturating_add(*probe) >= PARTITIONED_ROWS_MIN)
+        rows.map(of_device).filter(|(build, probe)| build.saturating_add(*probe) >= PARTITIONED_ROWS_MIN)
     else {
         return false;
     };
@@ -226,4 +258,26 @@ fn bytes(data_type: &arrow::datatypes::DataType) -> f64 {
 fn field_bytes(plan: &JoinNode<'_>, index: usize) -> f64 {
     let mut fields = plan.build.schema.fields().iter().chain(plan.probe.schema.fields());
     fields.nth(index).map_or(0.0, |field| bytes(field.data_type()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn build_rows_are_copied_where_they_are_few() {
+        let options = ExecOptions::default();
+        let exchanged = |build, probe, devices| exchanges_to_partition(build, probe, devices, &options);
+        // The only device has all rows.
+        assert!(!exchanged(1 << 28, 1 << 28, 1));
+        // Copies of all build rows would be partitioned on every device.
+        assert!(exchanged(1 << 28, 1 << 28, 2) && exchanged(1 << 26, 1 << 28, 4));
+        assert!(!exchanged(1 << 26, 1 << 28, 2) && !exchanged(1 << 20, 1 << 28, 8));
+        for (distribution, wanted) in [(Distribution::Broadcast, false), (Distribution::Exchange, true)] {
+            let options = ExecOptions { distribution, ..ExecOptions::default() };
+            assert_eq!(exchanges_to_partition(1 << 20, 1 << 28, 2, &options), wanted);
+        }
+        assert_eq!(rows_of_device(1 << 28, 1 << 30, 4, &options), (1 << 26, 1 << 28));
+        assert_eq!(rows_of_device(1 << 20, 1 << 30, 4, &options), (1 << 20, 1 << 28));
+    }
 }

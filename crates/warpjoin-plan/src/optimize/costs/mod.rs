@@ -12,7 +12,7 @@ use warpjoin_columns::DeviceSet;
 use warpjoin_device::DeviceKind;
 
 pub use groups::{GroupCosts, PartitionPasses};
-pub use join_form::{join_method, prefers_partition, stops_early};
+pub use join_form::{exchanges, exchanges_to_partition, join_method, prefers_partition, stops_early};
 pub use rates::PASS_BITS_MAX;
 use rates::{LAUNCH_PS, MATCH_PS_PER_BYTE, PASS_PS_PER_BYTE, STREAM_PS_PER_BYTE, WRITTEN_PS_PER_BYTE};
 pub(super) use rates::{PARTITIONED_PROBE_PS, SAVED_BUILD_PS, SAVED_GROUP_PS, SAVED_PROBE_PS};

@@ -50,6 +50,10 @@ pub(super) const MATCHED_PS_PER_BYTE: f64 = 0.36;
 pub const PASS_BITS_MAX: u32 = 11;
 /// One pass of a partition, a byte of a row: read, written, its key read once more.
 pub(super) const PASS_PS_PER_BYTE: f64 = 1.1;
+/// A byte out of a device to another: 390 GB/s over the links of an H200.
+pub(super) const LINK_PS_PER_BYTE: f64 = 2.6;
+/// A byte of a row that is written for that: read and written once.
+pub(super) const ROUTED_PS_PER_BYTE: f64 = 0.6;
 /// Matching in shared memory, a byte of both rows: read, looked up, written.
 pub(super) const MATCH_PS_PER_BYTE: f64 = 0.75;
 

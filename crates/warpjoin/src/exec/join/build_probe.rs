@@ -7,8 +7,7 @@ use warpjoin_columns::expr::{Expr, ExprKind};
 use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::Cause;
 use warpjoin_plan::optimize::COMPACTED_ROWS_MIN;
-use warpjoin_plan::optimize::costs::{prefers_partition, stops_early};
-use warpjoin_plan::options::Distribution;
+use warpjoin_plan::optimize::costs::{exchanges, prefers_partition, stops_early};
 use warpjoin_plan::plan::JoinKind;
 use warpjoin_plan::plan::join::JoinNode;
 use warpjoin_plan::plan::physical::JoinMethod;
@@ -60,7 +59,7 @@ impl Query<'_> {
         let mut payload = plan.needed_columns();
         payload.retain(|&column| column < build_width);
         if self.partitions_sides(plan, (&build, &probe), planned)
-            && let Some(matches) = self.join_partitioned(plan, build.clone(), probe.clone())?
+            && let Some(matches) = self.join_partitioned_on_all(plan, build.clone(), probe.clone())?
         {
             return Ok(matches);
         }
@@ -114,7 +113,7 @@ impl Query<'_> {
         let probe_keys: Vec<Expr> = plan.on.iter().map(|(_, probe)| probe.clone()).collect();
         let ranges = if is_nested { None } else { self.ranges_of_keys(&probe_keys, &probe, &shape) };
         let can_stay = is_nested || are_few || ranges.is_some();
-        let is_exchanged = !can_stay && self.exchanges(build_rows, probe_rows);
+        let is_exchanged = !can_stay && exchanges(build_rows, probe_rows, self.devices(), self.options);
         self.note_decision(RuntimeDecision::Exchange(is_exchanged));
         let rows = match ranges {
             _ if is_exchanged => self.exchange(rows)?,
@@ -179,17 +178,6 @@ impl Query<'_> {
         relation
     }
 
-    /// Whether to exchange both sides by key, instead of copying the build side to all devices.
-    fn exchanges(&self, build_rows: u64, probe_rows_max: u64) -> bool {
-        let others = self.devices() as u64 - 1;
-        others > 0
-            && match self.options.distribution {
-                Distribution::Broadcast => false,
-                Distribution::Exchange => true,
-                Distribution::Auto => probe_rows_max / build_rows.max(1) < others,
-            }
-    }
-
     /// Exchanges the probe rows by key, with the columns that are needed later.
     fn probe_exchanged(
         &mut self,
@@ -207,6 +195,7 @@ impl Query<'_> {
             keys: plan.on.iter().map(|(_, probe)| probe.clone()).collect(),
             null_equals_null: plan.null_equals_null,
             keeps_unmatched: plan.kind.keeps_unmatched(),
+            keeps_words: true,
             columns: columns.clone(),
         };
         let (rows, _) = self.run_rows(&probe, &sink, "Partition")?;

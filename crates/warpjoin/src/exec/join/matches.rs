@@ -14,7 +14,9 @@ use warpjoin_plan::plan::join::JoinNode;
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::partition::{one_block, row_words};
 use crate::exec::query::Query;
-use crate::exec::relation::{Matches, PartitionedRows, PassBits, Relation, Source, bits_for, item_table};
+use crate::exec::relation::{
+    LONG_PARTITION_BITS_MAX, Matches, PartitionedRows, PassBits, Relation, Source, bits_for, item_table,
+};
 
 /// Target build rows of a partition, and number of chain heads.
 const PARTITION_ROWS: u64 = 4096;
@@ -39,7 +41,11 @@ impl Query<'_> {
         let (of_build, of_probe): (Vec<usize>, Vec<usize>) = columns.iter().partition(|&&column| column < build_width);
         let rows = build.source.shard_rows_max(self.devices());
         let partition_rows = self.options.partition_rows.map_or(PARTITION_ROWS, u64::from);
-        let bits = PassBits::of(bits_for(rows.div_ceil(partition_rows)));
+        let bits = bits_for(rows.div_ceil(partition_rows)).min(LONG_PARTITION_BITS_MAX);
+        let bits = match self.options.counted_bits {
+            Some(counted) if bits > counted => PassBits::halves(bits),
+            _ => PassBits::of(bits),
+        };
         let spec = RowSpec {
             keys: plan.on.iter().map(|(build, _)| build.clone()).collect(),
             like: None,
@@ -89,20 +95,25 @@ impl Query<'_> {
         let mean = (rows_max >> bits).clamp(partition_rows / 2, u64::from(u16::MAX) / 2);
         let asked = mean + (SPREADS * (mean as f64).sqrt()) as u64;
         let chain_bits = bits_for(mean).max(5);
-        // A multiple, so that all words are aligned; places fit 16 bits.
         let shared_max = self.session.devices().iter().map(|d| d.info().shared_bytes_per_block_max).min().unwrap_or(0);
-        let mut capacity = u32::try_from(asked).unwrap_or(u32::MAX).clamp(32, 0x7ff0) & !3;
-        // Few blocks a multiprocessor rather than twice the probe work.
-        while item_table(&build.shape, MatchForm::Lists, chain_bits, capacity).shared_bytes > shared_max
-            && capacity > 32
-        {
-            capacity = (capacity * 7 / 8).max(32) & !3;
-        }
+        let build_shape = Arc::clone(&build.shape);
+        let capacity_of = |form| {
+            // A multiple, so that all words are aligned; places fit 16 bits.
+            let mut capacity = u32::try_from(asked).unwrap_or(u32::MAX).clamp(32, 0x7ff0) & !3;
+            // Few blocks a multiprocessor rather than twice the probe work.
+            while item_table(&build_shape, form, chain_bits, capacity).shared_bytes > shared_max && capacity > 32 {
+                capacity = (capacity * 7 / 8).max(32) & !3;
+            }
+            capacity
+        };
         let probe_rows = probe.shards.iter().map(|shard| shard.rows_max).max().unwrap_or(0);
         // Items of several times the mean, for skew alone to be cut; but enough of them to go round.
         let blocks = self.session.devices().iter().map(|d| u64::from(d.info().multiprocessors)).max().unwrap_or(1);
         let even = (4 * (probe_rows >> bits)).min(probe_rows / (16 * blocks));
-        let chunk_rows = u32::try_from(even).unwrap_or(u32::MAX).clamp(2 * capacity, 1 << 30);
+        let chunk_rows_of = |capacity| u32::try_from(even).unwrap_or(u32::MAX).clamp(2 * capacity, 1 << 30);
+        // Chains take less room than lists, so that a partition is one item more often.
+        let capacity = capacity_of(MatchForm::Chains);
+        let chunk_rows = chunk_rows_of(capacity);
         let mut matches = Matches { build, probe, is_semi, bits, capacity, chain_bits, chunk_rows, items: vec![] };
         let build_rows = self.items(&mut matches)?;
         let form = match (is_semi, build_rows.is_oversize) {
@@ -112,6 +123,12 @@ impl Query<'_> {
             (false, false) if build_rows.repeated > build_rows.sampled / REPEATED_SHARE => Some(MatchForm::Lists),
             (false, false) => Some(MatchForm::Chains),
         };
+        let of_lists = capacity_of(MatchForm::Lists);
+        if form == Some(MatchForm::Lists) && of_lists < capacity {
+            (matches.capacity, matches.chunk_rows) = (of_lists, chunk_rows_of(of_lists));
+            matches.items.clear();
+            self.items(&mut matches)?;
+        }
         self.note_decision(RuntimeDecision::Matches(form));
         Ok(form.map(|form| (matches, form)))
     }

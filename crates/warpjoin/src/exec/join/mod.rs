@@ -10,4 +10,5 @@ mod matches;
 mod passes;
 mod runtime_filter;
 mod shared_build;
+mod spread;
 mod table;

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use warpjoin_codegen::{
-    GeneratedPipeline, PASS_MULTIPLE, PartitionStage, RowShape, RowSpec, Sink, SinkShape, Step, partition_module,
-    pass_entry,
+    COUNT_WITHIN, GeneratedPipeline, PASS_MULTIPLE, PartitionStage, RowShape, RowSpec, Sink, SinkShape, Step,
+    partition_module, pass_entry,
 };
 use warpjoin_columns::devices::place_of;
 use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::{Buffer, Cause, Kernel, Launch, MemoryPlace, Ptr, Stream};
 use warpjoin_kernels::common::BLOCK_SUMS;
 use warpjoin_kernels::partition::{
-    PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PARTITION_THREADS_WORD, PassParams, ROW_WORDS_MAX, ScanParams,
+    CountWithinParams, PARTITION_THREADS_FEW, PARTITION_THREADS_MANY, PARTITION_THREADS_WORD, PassParams,
+    ROW_WORDS_MAX, ScanParams,
 };
 use warpjoin_kernels::{padded, partition};
 
@@ -19,7 +20,7 @@ use super::row_words::{RowWords, WordColumn};
 use crate::exec::launch::{Job, Lane, PartitionTarget, Target, TileLaunch, partition_launch};
 use crate::exec::metrics::PipelineMetrics;
 use crate::exec::query::{Pending, PendingDevice, Query, check_status};
-use crate::exec::relation::{PartitionedRows, PartitionedShard, PassBits, Relation, Source};
+use crate::exec::relation::{PARTITION_BITS_MAX, PartitionedRows, PartitionedShard, PassBits, Relation, Source};
 
 /// Minimum bits of a pass that uses large tiles.
 const MANY_BITS: u32 = 8;
@@ -34,6 +35,8 @@ const KEPT_SHARE: u64 = 16;
 pub(crate) struct PlannedPartition {
     pub(in crate::exec) relation: Relation,
     bits: PassBits,
+    /// Whether the first pass is counted alone, and the second one after it.
+    counts_twice: bool,
     pub(super) count: Arc<GeneratedPipeline>,
     pub(super) scatter: Arc<GeneratedPipeline>,
     pub shape: Arc<RowShape>,
@@ -95,7 +98,8 @@ impl Query<'_> {
             None => shape.field_of[column],
         };
         let shape = Arc::new(RowShape { field_of: (0..width).map(field_of).collect(), ..RowShape::clone(shape) });
-        Ok(PlannedPartition { relation, bits, count, scatter, shape })
+        let counts_twice = bits.second > 0 && bits.total() > self.options.counted_bits.unwrap_or(PARTITION_BITS_MAX);
+        Ok(PlannedPartition { relation, bits, counts_twice, count, scatter, shape })
     }
 
     /// The obstacle to making these partitions together; `None`: there is none. Without room on the devices, partitions
@@ -133,22 +137,26 @@ impl Query<'_> {
 
     /// Partitions rows for which [`Self::obstacle`] found none.
     pub(crate) fn partition(&mut self, planned: PlannedPartition) -> Result<PartitionedRows> {
-        let PlannedPartition { relation, bits, count, scatter, shape } = planned;
+        let PlannedPartition { relation, bits, counts_twice, count, scatter, shape } = planned;
         let module = partition_module(self.options.hash_bits);
         let is_single = shape.key_masks().len() == 1;
         let pass = if is_single { pass_entry(shape.word_bytes()[0] == 8, false) } else { PASS_MULTIPLE };
-        let [scan_of, pass_of] = [Scan::ENTRY, pass].map(|entry| (&module, entry));
+        let [scan_of, pass_of, count_of] = [Scan::ENTRY, pass, COUNT_WITHIN].map(|entry| (&module, entry));
         let pipelines = [&*count, &*scatter];
-        let (kernels, [scan], pass) = if bits.second > 0 {
+        let (kernels, scan, pass, count_within) = if counts_twice {
+            let (kernels, [scan, pass, count_within]) =
+                self.compile_pipelines(&relation, pipelines, bits.first, [scan_of, pass_of, count_of])?;
+            (kernels, scan, pass, count_within)
+        } else if bits.second > 0 {
             let (kernels, [scan, pass]) =
                 self.compile_pipelines(&relation, pipelines, bits.first, [scan_of, pass_of])?;
-            (kernels, [scan], pass)
+            (kernels, scan, pass, vec![])
         } else {
-            let (kernels, scan) = self.compile_pipelines(&relation, pipelines, bits.first, [scan_of])?;
-            (kernels, scan, vec![])
+            let (kernels, [scan]) = self.compile_pipelines(&relation, pipelines, bits.first, [scan_of])?;
+            (kernels, scan, vec![], vec![])
         };
         let [count_kernels, scatter_kernels] = kernels;
-        let steps = Steps { scan, pass };
+        let steps = Steps { scan, pass, count_within };
         self.options.check_cancelled()?;
         let counting = self.job(&relation, &count, &count_kernels)?;
         let scattering = self.job(&relation, &scatter, &scatter_kernels)?;
@@ -202,7 +210,9 @@ impl Query<'_> {
         let mut lane = self.lane(device);
         let stream = lane.stream.clone();
         let rows_max = count.relation.source.shard_rows(device);
-        let (scan, mut target) = Scan::open(&stream, bits, 0)?;
+        let counts_twice = !steps.count_within.is_empty();
+        let counted = if counts_twice { PassBits { second: 0, ..bits } } else { bits };
+        let (mut scan, mut target) = Scan::open(&stream, counted, 0)?;
         let counting = lane.enqueue(count, &Target::Partition(&target), 0..count.chunks(device))?;
         scan.launch(&mut lane, &steps.scan[device], &target)?;
         let second = second_pass(&stream, bits);
@@ -210,6 +220,15 @@ impl Query<'_> {
         target.words = allocate_words(&mut lane, shape, rows_max)?;
         let scattering = lane.enqueue(scatter, &Target::Partition(&target), 0..scatter.chunks(device))?;
         let (mut words, mut aside) = (target.words, vec![]);
+        if counts_twice {
+            scan = count_within(
+                &mut lane,
+                (&steps.count_within[device], &steps.scan[device]),
+                shape,
+                (&words, rows_max),
+                (scan, bits),
+            )?;
+        }
         if bits.second > 0 {
             let moved = allocate_words(&mut lane, shape, rows_max)?;
             let params = PassParams {
@@ -252,6 +271,33 @@ impl Query<'_> {
             self.kept.extend(buffers);
         }
     }
+}
+
+/// Counts the rows of the second pass of a partition after the first one, of which `first` is the scan; returns the scan of both.
+fn count_within(
+    lane: &mut Lane<'_>,
+    (count, scan): (&Kernel, &Kernel),
+    shape: &RowShape,
+    (words, rows): (&[Buffer], u64),
+    (first, bits): (Scan, PassBits),
+) -> Result<Scan> {
+    let stream = lane.stream.clone();
+    let (both, target) = Scan::open(&stream, bits, 0)?;
+    let tile = second_pass(&stream, first.bits);
+    let params = CountWithinParams {
+        input: row_words(shape, words),
+        rows,
+        first_bits: bits.first.into(),
+        bits: bits.second.into(),
+        first_offsets: Ptr::of(&first.first_offsets),
+        first_tiles: Ptr::of(&first.first_tiles),
+        counts: Ptr::of(&target.counts),
+    };
+    let blocks = u32::try_from(rows.div_ceil(tile.tile_rows()) + (1 << bits.first)).unwrap_or(u32::MAX);
+    let launch = Launch { blocks, block_threads: tile.threads, shared_bytes: 4 << bits.second };
+    lane.launch(count, launch, &params)?;
+    both.launch(lane, scan, &target)?;
+    Ok(both)
 }
 
 /// The scan that turns the counts of a partition into offsets.
@@ -310,6 +356,8 @@ struct Steps {
     scan: Vec<Kernel>,
     /// Only where there is a second pass.
     pass: Vec<Kernel>,
+    /// Only where that pass is counted after the first.
+    count_within: Vec<Kernel>,
 }
 
 /// A launch of one block, with the threads of partition kernels.

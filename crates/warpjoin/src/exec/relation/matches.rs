@@ -3,7 +3,7 @@
 use warpjoin_codegen::{MatchForm, RowShape, match_threads, shared_row_bytes};
 use warpjoin_device::{Buffer, DeviceInfo};
 
-use super::partitioned::{PARTITION_BITS_MAX, PartitionedRows};
+use super::partitioned::PartitionedRows;
 
 /// Two relations that are partitioned by the same bits, to be matched.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ pub(in crate::exec) fn threads_of(info: &DeviceInfo, form: MatchForm, shared_byt
     info.block_threads(if form == MatchForm::Lists && fits_twice { threads / 2 } else { threads })
 }
 
-/// Minimum bits for `count` partitions, within bounds.
+/// Minimum bits for `count` numbers.
 pub(in crate::exec) fn bits_for(count: u64) -> u32 {
-    (64 - count.max(1).saturating_sub(1).leading_zeros()).min(PARTITION_BITS_MAX)
+    64 - count.max(1).saturating_sub(1).leading_zeros()
 }

@@ -6,8 +6,10 @@ use warpjoin_codegen::RowShape;
 use warpjoin_device::Buffer;
 use warpjoin_plan::optimize::costs::PASS_BITS_MAX;
 
-/// Maximum bits of a partition: a block counts all partitions in shared memory.
+/// Maximum bits of a partition that is counted at once: a block has counters of all partitions in shared memory.
 pub(crate) const PARTITION_BITS_MAX: u32 = 15;
+/// Maximum bits of a partition whose second pass is counted after the first.
+pub(crate) const LONG_PARTITION_BITS_MAX: u32 = 18;
 
 /// Rows of words by partition, on every device.
 #[derive(Debug)]
@@ -57,11 +59,12 @@ pub(crate) struct PassBits {
 impl PassBits {
     /// Splits bits into one pass if possible, else two.
     pub(crate) fn of(bits: u32) -> Self {
-        if bits <= PASS_BITS_MAX {
-            Self { first: bits, second: 0 }
-        } else {
-            Self { first: bits.div_ceil(2), second: bits / 2 }
-        }
+        if bits <= PASS_BITS_MAX { Self { first: bits, second: 0 } } else { Self::halves(bits) }
+    }
+
+    /// Splits bits into two passes.
+    pub(crate) fn halves(bits: u32) -> Self {
+        Self { first: bits.div_ceil(2), second: bits / 2 }
     }
 
     pub(crate) fn total(self) -> u32 {

@@ -29,6 +29,7 @@ fn sinks() -> Vec<Sink> {
                 keys: keys(),
                 null_equals_null: false,
                 keeps_unmatched: false,
+                keeps_words: false,
                 columns: vec![0],
             },
             Sink::Route {
@@ -36,6 +37,7 @@ fn sinks() -> Vec<Sink> {
                 keys: vec![column(1)],
                 null_equals_null: true,
                 keeps_unmatched: true,
+                keeps_words: true,
                 columns: vec![1],
             }
         ),
@@ -75,7 +77,7 @@ fn sinks_differ_by_each_field() {
             Sink::Conform(_) => 2,
             Sink::Build { keys: _, null_equals_null: _, payload: _ } => 3,
             Sink::Direct { keys: _, null_equals_null: _, payload: _, is_set: _ } => 4,
-            Sink::Route { shape: _, keys: _, null_equals_null: _, keeps_unmatched: _, columns: _ } => 5,
+            Sink::Route { shape: _, keys: _, null_equals_null: _, keeps_unmatched: _, keeps_words: _, columns: _ } => 5,
             Sink::RouteGroups { keys: _, columns: _ } => 6,
             Sink::Sort { keys: _, columns: _, window: _ } => 7,
             Sink::InPlace(_) => 8,
