@@ -28,8 +28,8 @@ const PATTERN_BYTES: u32 = 256 * 8;
 const PIECE_BYTES: u64 = 16 << 20;
 /// Bytes that are copied between two looks at whether the query was cancelled.
 const COPY_BYTES: usize = 256 << 20;
-/// Tiles whose ends are found at a time: some MiB, so that the memory of the last ones is used again.
-const ENDS_TILES: usize = 4096;
+/// Tiles whose ends are found at a time: 16 MiB, whose memory is used again for the next ones.
+const ENDS_TILES: usize = 16384;
 /// Threads that gather and upload.
 const UPLOADS_MAX: usize = 8;
 

@@ -18,6 +18,9 @@ const TESTED_STRINGS_MIN: usize = 4096;
 /// An output with more unused bytes is copied to smaller buffers.
 const WASTE_BYTES_MAX: u64 = 64 << 20;
 
+/// Of several devices, one may have more matches than its share by this many standard deviations.
+const SPREADS: u64 = 8;
+
 impl Query<'_> {
     /// Runs a relation whose steps output one row for each source row, into rows at the positions of their source rows.
     pub(in crate::exec) fn run_in_place(&mut self, relation: &Relation) -> Result<Intermediate> {
@@ -108,7 +111,14 @@ impl Query<'_> {
 
     /// Initial row capacity of an output.
     fn first_capacity(&self, relation: &Relation, device: usize) -> u64 {
-        let rows = relation.source.shard_rows(device);
+        let rows = match &relation.source {
+            // All devices together often have as many matches as probe rows, of which a device has a random share.
+            Source::Matches(..) if self.devices() > 1 => {
+                let rows = relation.source.shard_rows(device);
+                rows.saturating_add(SPREADS * rows.isqrt())
+            }
+            source => source.shard_rows(device),
+        };
         self.options.first_capacity.map_or(rows, |capacity| capacity.min(rows.max(1)))
     }
 
