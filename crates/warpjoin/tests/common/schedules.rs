@@ -199,7 +199,7 @@ fn joins() -> Vec<Scheduled> {
         with(join_of("partitioned, duplicate keys", table(300, |r| r % 60), table(100, |r| r), 1), small),
         with(join_of("partitioned, one key", table(150, |_| 7), table(60, |r| r % 9), 1), small),
         with(
-            join_of("partitioned, counted in two passes", table(150, |r| r % 120), table(130, |r| r * 2), 1),
+            join_of("partitioned, counted in two passes", table(150, |r| r % 120), table(2600, |r| r % 5), 1),
             move |settings| {
                 small(settings);
                 settings.counted_bits = Some(1);
