@@ -58,13 +58,6 @@ impl Work {
         Self { read_bytes, write_bytes, ..Self::default() }
     }
 
-    /// Adds bytes that go from one device to another.
-    #[must_use]
-    pub fn and_exchange(mut self, bytes: u64) -> Self {
-        self.exchanged_bytes += bytes;
-        self
-    }
-
     /// Adds `bytes` that are read and written once more.
     #[must_use]
     pub fn and_copy(mut self, bytes: u64) -> Self {
@@ -154,7 +147,7 @@ mod tests {
     fn devices_share_the_work_and_send_at_once() {
         let limits = Limits { devices: 4, link_bytes_per_s: Some(400e9), ..limits() };
         // Each copies 1.5 GB, which takes 1 ms, and sends 0.8 GB, which takes 2 ms.
-        let work = Work::default().and_copy(6_000_000_000).and_exchange(3_200_000_000);
+        let work = Work { exchanged_bytes: 3_200_000_000, ..Work::default() }.and_copy(6_000_000_000);
         assert_eq!(work.limit_ns(&limits).round(), 3e6);
     }
 

@@ -70,6 +70,24 @@ impl<'a> JoinNode<'a> {
         Self { spec: JoinSpec::of(plan), build: side(&plan.build), probe: side(&plan.probe) }
     }
 
+    /// The same join of sides with other columns: `moved` gives the new position of each column of both sides that it reads.
+    pub fn moved(
+        &self,
+        on: Vec<(Expr, Expr)>,
+        moved: &impl Fn(usize) -> usize,
+        [build, probe]: [SchemaRef; 2],
+    ) -> JoinNode<'static> {
+        let spec = JoinSpec {
+            on,
+            kind: self.kind,
+            null_equals_null: self.null_equals_null,
+            residual: self.residual.as_ref().map(|residual| residual.remap(moved)),
+            output: self.output.iter().map(|&column| moved(column)).collect(),
+        };
+        let side = |schema| JoinSide { schema, plan: None };
+        JoinNode { spec, build: side(build), probe: side(probe) }
+    }
+
     /// Columns of both sides that the join's output or residual reads, in order.
     pub fn needed_columns(&self) -> Vec<usize> {
         let width = self.build.schema.fields().len() + self.probe.schema.fields().len();

@@ -61,7 +61,7 @@ impl DecisionKind {
         }
     }
 
-    /// Whether there is something to decide on so many devices.
+    /// Whether the host takes it on this number of devices.
     pub fn is_open(self, devices: usize) -> bool {
         // The only device has the build side anyway.
         self != Self::BuildSide || devices > 1

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use warpjoin_codegen::{JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey};
+use warpjoin_codegen::{
+    GeneratedPipeline, JoinShape, ProbeKey, ProbeKind, ProbeStep, Sink, SinkShape, Slots, Step, StoredKey,
+};
 use warpjoin_columns::expr::{Expr, ExprKind};
 use warpjoin_columns::{Error, Reason, Result};
 use warpjoin_device::Cause;
@@ -140,11 +142,7 @@ impl Query<'_> {
         let keys: Vec<Expr> = plan.on.iter().map(|(build, _)| build.clone()).collect();
         let sink = Sink::Build { keys, null_equals_null: plan.null_equals_null, payload };
         let (rows, generated) = self.run_rows(build, &sink, "BuildRows")?;
-        let SinkShape::Build { packing, payload, .. } = &generated.sink else {
-            return Err(Error::internal("a build sink without a build"));
-        };
-        let (packing, payload) = (packing.clone(), payload.clone());
-        Ok((rows, JoinShape { packing, payload, unique: true, slots: Slots::Pairs { lanes: 1 } }))
+        Ok((rows, build_shape(&generated)?))
     }
 
     /// A guess whether build keys are unique: one of the key columns comes from a table's column with distinct values,
@@ -223,6 +221,15 @@ impl Query<'_> {
         };
         Ok(append_probe(Relation::new(Source::Intermediate(Arc::new(rows))), step, table))
     }
+}
+
+/// The shape of a table of build rows, before anything is known of their keys.
+pub(super) fn build_shape(generated: &GeneratedPipeline) -> Result<JoinShape> {
+    let SinkShape::Build { packing, payload, .. } = &generated.sink else {
+        return Err(Error::internal("a build sink without a build"));
+    };
+    let (packing, payload) = (packing.clone(), payload.clone());
+    Ok(JoinShape { packing, payload, unique: true, slots: Slots::Pairs { lanes: 1 } })
 }
 
 /// What is known about the keys of build rows; `repeats`: it is known that one repeats.

@@ -11,7 +11,7 @@ use warpjoin_columns::expr::Expr;
 use warpjoin_columns::expr::build::{is_null, not};
 use warpjoin_device::{Cause, Stream};
 use warpjoin_plan::plan::JoinKind;
-use warpjoin_plan::plan::join::{JoinNode, JoinSide, JoinSpec};
+use warpjoin_plan::plan::join::JoinNode;
 
 use super::build_probe::{keys_of_table, payload_of, probe_here};
 use crate::exec::decision::RuntimeDecision;
@@ -237,7 +237,7 @@ fn keyed(
 }
 
 /// The join of partitioned sides.
-fn node_of<'p>(plan: &JoinNode<'p>, build_width: usize, build: &Side, probe: &Side) -> JoinNode<'p> {
+fn node_of(plan: &JoinNode<'_>, build_width: usize, build: &Side, probe: &Side) -> JoinNode<'static> {
     let keys = plan.on.len();
     let (own_width, probe_width) = (build.schema.fields().len(), plan.probe.schema.fields().len());
     let position = |columns: &[usize], column: usize| columns.iter().position(|&known| known == column);
@@ -251,14 +251,7 @@ fn node_of<'p>(plan: &JoinNode<'p>, build_width: usize, build: &Side, probe: &Si
         let field = side.schema.field(index);
         Expr::column(index, field.data_type().clone(), field.is_nullable())
     };
-    let spec = JoinSpec {
-        on: (0..keys).map(|index| (key(build, index), key(probe, index))).collect(),
-        kind: plan.kind,
-        null_equals_null: plan.null_equals_null,
-        residual: plan.residual.as_ref().map(|residual| residual.remap(&moved)),
-        output: plan.output.iter().map(|&column| moved(column)).collect(),
-    };
     debug_assert!(plan.kind != JoinKind::Full && plan.kind != JoinKind::NotIn, "made of others");
-    let side = |side: &Side| JoinSide { schema: Arc::clone(&side.schema), plan: None };
-    JoinNode { spec, build: side(build), probe: side(probe) }
+    let on = (0..keys).map(|index| (key(build, index), key(probe, index))).collect();
+    plan.moved(on, &moved, [build, probe].map(|side| Arc::clone(&side.schema)))
 }

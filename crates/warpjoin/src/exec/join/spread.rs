@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use warpjoin_codegen::{JoinShape, Sink, SinkShape, Slots};
+use warpjoin_codegen::{JoinShape, Sink};
+use warpjoin_columns::Result;
 use warpjoin_columns::expr::Expr;
-use warpjoin_columns::{Error, Result};
 use warpjoin_device::Cause;
 use warpjoin_plan::optimize::costs::exchanges_to_partition;
-use warpjoin_plan::plan::join::{JoinNode, JoinSide, JoinSpec};
+use warpjoin_plan::plan::join::JoinNode;
 
+use super::build_probe::build_shape;
 use crate::exec::decision::RuntimeDecision;
 use crate::exec::query::Query;
 use crate::exec::relation::{Relation, Source};
@@ -85,10 +86,11 @@ impl Query<'_> {
         let rows = |relation: &Relation| relation.known_rows(devices).unwrap_or(relation.rows_max);
         let (build_rows, probe_rows) = (rows(&build), rows(&probe));
         let is_exchanged = exchanges_to_partition(build_rows, probe_rows, devices, self.options);
-        let share = devices as u64 - u64::from(!is_exchanged) * (devices as u64 - 1);
-        let bytes = (build_rows / share)
+        let devices = devices as u64;
+        let build_share = if is_exchanged { build_rows / devices } else { build_rows };
+        let bytes = build_share
             .saturating_mul(of_build.row_bytes())
-            .saturating_add((probe_rows / devices as u64).saturating_mul(of_probe.row_bytes()));
+            .saturating_add((probe_rows / devices).saturating_mul(of_probe.row_bytes()));
         if !self.streams.iter().all(|stream| stream.make_room(bytes.saturating_mul(COPIES))) {
             return Ok(None);
         }
@@ -111,11 +113,7 @@ impl Query<'_> {
     fn route_shape(&mut self, plan: &JoinNode<'_>, build: &Relation, keys: &[Expr]) -> Result<JoinShape> {
         let sink = Sink::Build { keys: keys.to_vec(), null_equals_null: plan.null_equals_null, payload: vec![] };
         let generated = self.bind(build, &sink)?;
-        let SinkShape::Build { packing, payload, .. } = &generated.sink else {
-            return Err(Error::internal("a build sink without a build"));
-        };
-        let (packing, payload) = (packing.clone(), payload.clone());
-        Ok(JoinShape { packing, payload, unique: true, slots: Slots::Pairs { lanes: 1 } })
+        build_shape(&generated)
     }
 
     /// Brings rows to the owners of their keys.
@@ -152,7 +150,7 @@ fn narrowed(mut relation: Relation, columns: &Columns) -> Relation {
 }
 
 /// The join of sides that have only these columns.
-fn node_of<'p>(plan: &JoinNode<'p>, build: &Columns, probe: &Columns) -> JoinNode<'p> {
+fn node_of(plan: &JoinNode<'_>, build: &Columns, probe: &Columns) -> JoinNode<'static> {
     let width = plan.build.schema.fields().len();
     let moved = |column: usize| match column.checked_sub(width) {
         None => build.position(column),
@@ -161,13 +159,5 @@ fn node_of<'p>(plan: &JoinNode<'p>, build: &Columns, probe: &Columns) -> JoinNod
     let on = plan.on.iter().map(|(of_build, of_probe)| {
         (of_build.remap(&|column| build.position(column)), of_probe.remap(&|column| probe.position(column)))
     });
-    let spec = JoinSpec {
-        on: on.collect(),
-        kind: plan.kind,
-        null_equals_null: plan.null_equals_null,
-        residual: plan.residual.as_ref().map(|residual| residual.remap(&moved)),
-        output: plan.output.iter().map(|&column| moved(column)).collect(),
-    };
-    let side = |columns: &Columns| JoinSide { schema: Arc::clone(&columns.schema), plan: None };
-    JoinNode { spec, build: side(build), probe: side(probe) }
+    plan.moved(on.collect(), &moved, [build, probe].map(|columns| Arc::clone(&columns.schema)))
 }
