@@ -19,6 +19,15 @@ struct Groups {
     bool stops;
 };
 
+WJ_DEVICE BlockTable<u64> front_of(const Groups& groups) {
+    BlockTable<u64> front = groups.front;
+    front.keys = in_shared(front.keys);
+    front.words = in_shared(front.words);
+    front.misses = in_shared(front.misses);
+    front.used = in_shared(front.used);
+    return front;
+}
+
 // What describes an accumulator.
 struct Merge {
     u32 kind, word, block_word, form, condition, value;
@@ -106,12 +115,13 @@ WJ_RARE void accumulate_row(const Machine m, Groups& groups) {
     const u32 front = listed(m, WJ_LIST_FRONT);
     const u32 count = listed(m, WJ_LIST_ACCUMULATORS);
     const u64 packed = value_in(m, list_at(m.list), WJ_LIST_PACKED);
-    const u32 slots = groups.front.slots;
+    const BlockTable<u64> table = front_of(groups);
+    const u32 slots = table.slots;
     u32 slot = WJ_NO_SLOT;
     if (front == WJ_FRONT_KEYED) {
-        slot = block_slot_keyed(groups.front, (u32)packed, listed(m, WJ_LIST_REPLICA_BITS));
-    } else if (front == WJ_FRONT_HASHED && groups.front.is_on) {
-        slot = block_slot(groups.front, packed + 1);
+        slot = block_slot_keyed(table, (u32)packed, listed(m, WJ_LIST_REPLICA_BITS));
+    } else if (front == WJ_FRONT_HASHED && table.is_on) {
+        slot = block_slot(table, packed + 1);
     }
     u64* row = nullptr;
     if (slot == WJ_NO_SLOT) {
@@ -129,7 +139,7 @@ WJ_RARE void accumulate_row(const Machine m, Groups& groups) {
             merge_words(merge.kind, row + merge.word, low, high);
             continue;
         }
-        u64* const words = groups.front.words + merge.block_word * slots;
+        u64* const words = table.words + merge.block_word * slots;
         if ((merge.form & WJ_FORM_COUNT) != 0) {
             block_count(words, slot, (u32)low);
         } else if (is_wide) {
@@ -159,7 +169,8 @@ WJ_DEVICE u64 block_word(const BlockTable<u64>& front, const Merge& merge, u32 s
 
 // Merges the slots into the group table, from one on, and clears them. All threads of the block call it, between barriers.
 // The table has no long keys.
-WJ_RARE void flush_slots(const Machine m, const BlockTable<u64> front, u32 first_slot) {
+WJ_RARE void flush_slots(const Machine m, const Groups& groups, u32 first_slot) {
+    const BlockTable<u64> front = front_of(groups);
     SpareRow spare = {0, false};
     const u32 slots = front.slots;
     const u32 count = listed(m, WJ_LIST_ACCUMULATORS);
@@ -192,15 +203,15 @@ WJ_RARE void flush_slots(const Machine m, const BlockTable<u64> front, u32 first
 }
 
 // A word of the row of a group that is finished.
-WJ_DEVICE u64 finished_word(const Machine& m, const Groups& groups, u32 slot, u32 word) {
-    if (word == 0) return groups.front.keys[slot];
+WJ_DEVICE u64 finished_word(const Machine& m, const BlockTable<u64>& front, u32 slot, u32 word) {
+    if (word == 0) return front.keys[slot];
     const u32 count = listed(m, WJ_LIST_ACCUMULATORS);
     const u32 header = listed(m, WJ_LIST_HEADER);
     for (u32 number = 0; number < count; ++number) {
         const Merge merge = merge_of(m, number);
         const u32 words = merge.kind == WJ_MERGE_ADD_WIDE ? 2 : 1;
         if (word >= header + merge.word && word < header + merge.word + words) {
-            return block_word(groups.front, merge, slot, word - header - merge.word);
+            return block_word(front, merge, slot, word - header - merge.word);
         }
     }
     return 0;
@@ -211,13 +222,24 @@ WJ_DEVICE bool front_is_halved(const Machine& m) { return listed(m, WJ_LIST_IS_H
 // The lane's next row.
 struct NextRow {
     u64 row;
-    bool is_over;   // the one before was the last
-    bool is_there;
-    bool ends_turn;
+    u32 is_over;   // the one before was the last
+    u32 is_there;
+    u32 ends_turn;
 };
+
+// The lane's next row of the same turn.
+WJ_DEVICE NextRow row_of_turn(Groups& groups, u32 items, u64 end) {
+    const u64 row = groups.next;
+    groups.next = row + blockDim.x;
+    ++groups.item;
+    return NextRow{row, false, row < end, groups.item >= items};
+}
 
 // Goes to the lane's next row of the tiles. All threads of the block call it.
 WJ_RARE NextRow next_tile_row(const Machine m, Groups& groups, u64 rows) {
+    if (groups.is_open && groups.item > 1 && groups.item < groups.order.items) {
+        return row_of_turn(groups, groups.order.items, rows);
+    }
     const u32 front = listed(m, WJ_LIST_FRONT);
     bool begins = !groups.is_open;
     if (begins) {
@@ -238,18 +260,16 @@ WJ_RARE NextRow next_tile_row(const Machine m, Groups& groups, u64 rows) {
                 : false;
         if (flushes) {
             __syncthreads();
-            flush_slots(m, groups.front, 0);
+            flush_slots(m, groups, 0);
             __syncthreads();
         }
         if (is_last) return NextRow{0, true, false, true};
         groups.next = groups.order.row(groups.turn);
-        groups.item = 0;
+        // A turn behind the last row is over at once.
+        groups.item = groups.next - threadIdx.x < rows ? 0 : groups.order.items - 1;
     }
     if (groups.item == 1 && front == WJ_FRONT_HASHED && !front_is_halved(m)) block_choose_replicas(groups.front, false);
-    const u64 row = groups.next;
-    groups.next += blockDim.x;
-    ++groups.item;
-    return NextRow{row, false, row < rows, groups.item >= groups.order.items};
+    return row_of_turn(groups, groups.order.items, rows);
 }
 
 // Keeps the block's place. All threads of the block call it.
@@ -265,21 +285,22 @@ WJ_RARE void close_tiles(const Machine m, const Groups& groups) {
 // block call it.
 WJ_DEVICE void flush_walk(const Machine& m, Groups& groups, GroupWalk& walk, bool is_end) {
     __syncthreads();
-    const u32 slots = groups.front.slots;
+    const BlockTable<u64> front = front_of(groups);
+    const u32 slots = front.slots;
     const u32 stride = listed(m, WJ_LIST_STRIDE);
     const bool may_finish = listed(m, WJ_LIST_HAS_FINISHED) != 0 && is_end && !groups.stops && groups.is_whole &&
-                            groups.front.replica_bits == 0;
+                            front.replica_bits == 0;
     groups.is_whole = false;
     bool finishes = false;
     const GroupParts parts = parts_of(m);
-    u16* const list = reinterpret_cast<u16*>(groups.front.words + slots * listed(m, WJ_LIST_BLOCK_WORDS));
+    u16* const list = reinterpret_cast<u16*>(front.words + slots * listed(m, WJ_LIST_BLOCK_WORDS));
     const FinishedGroups finished = {may_finish ? pointer_in<u64>(m, list_at(m.list), WJ_LIST_FINISHED) : nullptr,
                                      may_finish ? value_in(m, list_at(m.list), WJ_LIST_FINISHED + 1) : 0, parts.places + 1};
-    if (may_finish) finishes = reserve_finished(groups.front, walk, list, finished, stride);
-    flush_slots(m, groups.front, finishes ? slots - 32 : 0);
+    if (may_finish) finishes = reserve_finished(front, walk, list, finished, stride);
+    flush_slots(m, groups, finishes ? slots - 32 : 0);
     if (finishes) {
-        const auto value_at = [&](u32 slot, u32 word) -> u64 { return finished_word(m, groups, slot, word); };
-        write_finished(groups.front, listed(m, WJ_LIST_BLOCK_WORDS), walk, list, finished, stride, value_at);
+        const auto value_at = [&](u32 slot, u32 word) -> u64 { return finished_word(m, front, slot, word); };
+        write_finished(front, listed(m, WJ_LIST_BLOCK_WORDS), walk, list, finished, stride, value_at);
     }
     __syncthreads();
 }
@@ -326,10 +347,7 @@ WJ_RARE NextRow next_walk_row(const Machine m, Groups& groups) {
     if (groups.item == 1 && front == WJ_FRONT_HASHED && !front_is_halved(m)) {
         block_choose_replicas(groups.front, groups.is_whole);
     }
-    const u64 row = groups.next;
-    groups.next += blockDim.x;
-    ++groups.item;
-    return NextRow{row, false, row < groups.end, groups.item >= groups.items};
+    return row_of_turn(groups, groups.items, groups.end);
 }
 
 // Keeps the block's place.

@@ -30,15 +30,7 @@ struct Parts<INTERPRET_PARTITION> {
 // An instruction of any kernel that does not only compute. Sets `at` where another instruction follows; false at the end.
 WJ_DEVICE bool control(Machine& m, Rows& rows, const Instruction& i, u32& at) {
     switch (i.operation) {
-        case WJ_DO_Jump: at = i.next; break;
-        case WJ_DO_Push: if (!push_scope(m, get(m, i.a) != 0)) at = i.next; break;
-        case WJ_DO_PushNot: if (!push_scope(m, get(m, i.a) == 0)) at = i.next; break;
-        // Ends a scope, and begins the same one with fewer lanes.
-        case WJ_DO_Narrow:
-            m.taking >>= 1;
-            if (!push_scope(m, get(m, i.a) != 0)) at = i.next;
-            break;
-        case WJ_DO_Pop: m.taking >>= 1; break;
+        case WJ_DO_KeepUniform: keep_uniform(m, i); break;
         case WJ_DO_Grid: if (!next_grid_row(m, rows, i, false)) end_rows(rows, at, i.next); break;
         case WJ_DO_GridWanted: if (!next_grid_row(m, rows, i, true)) at = i.next; break;
         case WJ_DO_Sample: if (!next_sample(m, rows, i)) at = i.next; break;
@@ -56,11 +48,12 @@ WJ_DEVICE bool control(Machine& m, Rows& rows, const Instruction& i, u32& at) {
         case WJ_DO_IsFull: set(m, i.to, rows.is_full); break;
         case WJ_DO_Batch: {
             const u64 tile_rows = (u64)blockDim.x * i.b;
-            if (rows.tile >= tiles_of(get(m, i.a), tile_rows)) {
+            const u64 first = rows.tile * tile_rows;
+            if (first >= get(m, i.a)) {
                 at = i.next;
                 break;
             }
-            rows.first = rows.tile * tile_rows + (threadIdx.x & ~31u) * i.b + (threadIdx.x & 31);
+            rows.first = first + (threadIdx.x & ~31u) * i.b + (threadIdx.x & 31);
             rows.tile += gridDim.x;
             break;
         }
@@ -217,8 +210,8 @@ WJ_DEVICE void part(Machine& m, Rows&, Parts<INTERPRET_PARTITION>& parts, const 
             }
             break;
         case WJ_DO_PlaceTile: place_tile(tile, get_pointer<u32>(m, i.a)); break;
-        case WJ_DO_MoveWord4: move_staged<u32>(tile.shared, tile.values, tile.places, get_pointer<u8>(m, i.a)); break;
-        case WJ_DO_MoveWord8: move_staged<u64>(tile.shared, tile.values, tile.places, get_pointer<u8>(m, i.a)); break;
+        case WJ_DO_MoveWord4: move_staged<u32>(shared_of(tile), tile.values, tile.places, get_pointer<u8>(m, i.a)); break;
+        case WJ_DO_MoveWord8: move_staged<u64>(shared_of(tile), tile.values, tile.places, get_pointer<u8>(m, i.a)); break;
         default: break;
     }
 }
@@ -235,7 +228,7 @@ WJ_DEVICE void interpret(const InterpretParams& p) {
     for (u32 at = 0;;) {
         const Instruction instruction = instruction_at(machine, at++);
         if (instruction.operation == WJ_DO_End) break;
-        if (compute(machine, instruction)) continue;
+        if (compute(machine, instruction, at)) continue;
         if (control(machine, rows, instruction, at)) continue;
         part(machine, rows, parts, instruction, at);
     }

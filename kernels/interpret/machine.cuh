@@ -45,6 +45,13 @@ WJ_DEVICE Machine open_machine(const InterpretParams& p) {
     return machine;
 }
 
+// A pointer that lay in local memory: from here on the compiler knows that it leads to shared memory.
+template <class T>
+WJ_DEVICE T* in_shared(T* pointer) {
+    u8* const base = &shared_as<u8>();
+    return reinterpret_cast<T*>(base + (u32)(reinterpret_cast<u8*>(pointer) - base));
+}
+
 WJ_DEVICE const Instruction& instruction_at(const Machine& m, u32 at) {
     return reinterpret_cast<const Instruction*>(&shared_as<u8>() + m.instructions)[at];
 }
@@ -90,6 +97,12 @@ WJ_DEVICE void set_wide(const Machine& m, u32 reg, i128 value) {
 }
 WJ_DEVICE void set_double(const Machine& m, u32 reg, f64 value) { set(m, reg, (u64)__double_as_longlong(value)); }
 WJ_DEVICE void set_single(const Machine& m, u32 reg, f32 value) { set(m, reg, __float_as_uint(value)); }
+
+// Keeps what is the same for all lanes. All threads of the block call it.
+WJ_DEVICE void keep_uniform(const Machine& m, const Instruction& i) {
+    if (threadIdx.x == 0) set(m, i.to, get(m, i.a));
+    __syncthreads();
+}
 
 WJ_DEVICE bool takes_part(const Machine& m) { return (m.taking & 1) != 0; }
 

@@ -15,6 +15,13 @@ struct Matching {
     bool is_over;
 };
 
+WJ_DEVICE MatchTable chains_of(const Matching& matching) {
+    MatchTable chains = matching.chains;
+    chains.heads = in_shared(chains.heads);
+    chains.next = in_shared(chains.next);
+    return chains;
+}
+
 // What describes a word of the key.
 struct KeyWord {
     const void* build;
@@ -61,7 +68,8 @@ WJ_RARE bool next_unit(const Machine m, Matching& matching) {
     }
     matching.is_over = false;
     matching.first = threadIdx.x & ~31u;
-    clear_chains(matching.chains);
+    const MatchTable chains = chains_of(matching);
+    clear_chains(chains);
     const u32 words = list_at(m.matches)[WJ_MATCHED_KEY_WORDS];
     for (u32 place = threadIdx.x; place < matching.unit.build_rows; place += blockDim.x) {
         u64 folded = 0;
@@ -70,7 +78,7 @@ WJ_RARE bool next_unit(const Machine m, Matching& matching) {
             const u64 word = word_at(key.build, key.build_bytes, matching.unit.build_first + place) & key.mask;
             folded = number == 0 ? word : fold_words(folded, word);
         }
-        link_row(matching.chains, place, folded);
+        link_row(chains, place, folded);
     }
     __syncthreads();
     return true;
@@ -90,7 +98,8 @@ WJ_RARE bool next_probe_row(const Machine m, Matching& matching, const Instructi
         set(m, behind(i.to, number), word);
         folded = number == 0 ? word & key.mask : fold_words(folded, word & key.mask);
     }
-    matching.entry = is_inside ? matching.chains.heads[chain_of(matching.chains, folded)] : 0;
+    const MatchTable chains = chains_of(matching);
+    matching.entry = is_inside ? chains.heads[chain_of(chains, folded)] : 0;
     matching.turn = 0;
     matching.first += blockDim.x;
     set(m, i.d, row);
@@ -117,14 +126,15 @@ WJ_RARE bool next_match(const Machine m, Matching& matching, const Instruction i
         matching.is_over = is_aborted(control, cancel, matching.turn / 256, WJ_MATCH_CANCEL_TURNS);
     }
     if (matching.is_over) return false;
+    const MatchTable chains = chains_of(matching);
     u32 entry = matching.entry;
-    for (u32 step = 0; step < matching.chains.capacity && entry != 0; ++step) {
+    for (u32 step = 0; step < chains.capacity && entry != 0; ++step) {
         if (has_key(m, matching, entry - 1, i.a)) break;
-        entry = matching.chains.next[entry - 1];
+        entry = chains.next[entry - 1];
     }
     const bool is_match = entry != 0;
     set(m, i.to, is_match ? entry - 1 : 0);
     set(m, i.d, is_match);
-    matching.entry = is_match ? matching.chains.next[entry - 1] : 0;
+    matching.entry = is_match ? chains.next[entry - 1] : 0;
     return __any_sync(0xffffffffu, is_match);
 }

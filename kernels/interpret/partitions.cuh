@@ -15,6 +15,12 @@ struct Tile {
     u64 values[WJ_PARTITION_ITEMS];
 };
 
+WJ_DEVICE PartitionTile shared_of(const Tile& tile) {
+    const PartitionTile& shared = tile.shared;
+    return PartitionTile{in_shared(shared.stage), in_shared(shared.counts), in_shared(shared.targets), in_shared(shared.sums),
+                         in_shared(shared.digits)};
+}
+
 WJ_DEVICE u64 tile_step() { return (u64)blockDim.x * WJ_PARTITION_ITEMS; }
 
 // Counters in shared memory. `a` is the number of bits. All threads of the block call it.
@@ -47,10 +53,11 @@ WJ_DEVICE void count_places(const Tile& tile) {
 
 // Gives each row its place. All threads of the block call it.
 WJ_DEVICE void place_tile(Tile& tile, u32* cursors) {
+    const PartitionTile shared = shared_of(tile);
 #pragma unroll 1
     for (u32 item = 0; item < WJ_PARTITION_ITEMS; ++item) {
-        if (tile.places[item] != WJ_UNRANKED) tile.places[item] = rank_row(tile.shared, tile.places[item]);
+        if (tile.places[item] != WJ_UNRANKED) tile.places[item] = rank_row(shared, tile.places[item]);
     }
-    reserve_runs(tile.shared, tile.partitions, cursors);
-    place_rows(tile.shared, tile.places);
+    reserve_runs(shared, tile.partitions, cursors);
+    place_rows(shared, tile.places);
 }

@@ -19,8 +19,6 @@ struct Rows {
     bool is_vain;    // the launch has failed
 };
 
-WJ_DEVICE u64 tiles_of(u64 rows, u64 tile_rows) { return (rows + tile_rows - 1) / tile_rows; }
-
 WJ_RARE void open_rows(Rows& rows) {
     rows.tile = blockIdx.x;
     rows.turn = 0;
@@ -39,9 +37,10 @@ WJ_RARE void open_rows(Rows& rows) {
 // wanted; `next` is that of the end.
 WJ_RARE bool next_grid_row(const Machine m, Rows& rows, const Instruction i, bool stops) {
     const u64 count = get(m, i.a);
-    if (rows.tile >= tiles_of(count, blockDim.x)) return false;
+    const u64 first = rows.tile * blockDim.x;
+    if (first >= count) return false;
     if (stops && has_enough(get_pointer<const u64>(m, i.b) + WJ_CONTROL_ROWS, get(m, i.c), rows.turn++)) return false;
-    const u64 row = rows.tile * blockDim.x + threadIdx.x;
+    const u64 row = first + threadIdx.x;
     rows.tile += gridDim.x;
     set(m, i.to, row);
     set(m, i.d, row < count);
@@ -52,8 +51,9 @@ WJ_RARE bool next_grid_row(const Machine m, Rows& rows, const Instruction i, boo
 WJ_RARE bool next_sample(const Machine m, Rows& rows, const Instruction i) {
     const u64 count = get(m, i.a);
     const u64 stride = get(m, i.b);
-    if (rows.tile >= tiles_of((count + stride - 1) / stride, blockDim.x)) return false;
-    const u64 sample = rows.tile * blockDim.x + threadIdx.x;
+    const u64 first = rows.tile * blockDim.x;
+    if (first * stride >= count) return false;
+    const u64 sample = first + threadIdx.x;
     const u64 row = sample * stride + __umul64hi(hash_word(sample + 1), stride);
     rows.tile += gridDim.x;
     set(m, i.to, row);

@@ -15,10 +15,35 @@ WJ_DEVICE void store_element(const Machine& m, const Instruction& i, T value) {
 // Whether the lane gathers a value: `b` is the condition.
 WJ_DEVICE bool counts(const Machine& m, const Instruction& i) { return takes_part(m) && get(m, i.b) != 0; }
 
-// Executes an instruction that only computes; false: it does something else.
-WJ_DEVICE bool compute(const Machine& m, const Instruction& i) {
+// Ends a scope, and begins the same one with fewer lanes.
+WJ_DEVICE void narrow(Machine& m, const Instruction& i, u32& at, bool condition) {
+    m.taking >>= 1;
+    if (!push_scope(m, condition)) at = i.next;
+}
+// The same where `to` becomes the condition.
+WJ_DEVICE void narrow_to(Machine& m, const Instruction& i, u32& at, bool condition) {
+    if (takes_part(m)) set(m, i.to, condition);
+    narrow(m, i, at, get(m, i.to) != 0);
+}
+
+// Executes an instruction that computes, or begins or ends a scope; false: it does something else.
+WJ_DEVICE bool compute(Machine& m, const Instruction& i, u32& at) {
     const u32 to = i.to;
     switch (i.operation) {
+        case WJ_DO_Jump:
+            m.taking >>= i.a;
+            at = i.next;
+            return true;
+        case WJ_DO_Push: if (!push_scope(m, get(m, i.a) != 0)) at = i.next; return true;
+        case WJ_DO_PushNot: if (!push_scope(m, get(m, i.a) == 0)) at = i.next; return true;
+        case WJ_DO_Narrow: narrow(m, i, at, get(m, i.a) != 0); return true;
+        case WJ_DO_NarrowIf: narrow_to(m, i, at, get(m, i.a) != 0); return true;
+        case WJ_DO_NarrowEqual: narrow_to(m, i, at, get(m, i.a) == get(m, i.b)); return true;
+        case WJ_DO_NarrowNotEqual: narrow_to(m, i, at, get(m, i.a) != get(m, i.b)); return true;
+        case WJ_DO_NarrowLess: narrow_to(m, i, at, (i64)get(m, i.a) < (i64)get(m, i.b)); return true;
+        case WJ_DO_NarrowLessOrEqual: narrow_to(m, i, at, (i64)get(m, i.a) <= (i64)get(m, i.b)); return true;
+        case WJ_DO_Pop: m.taking >>= 1; return true;
+
         case WJ_DO_Move: set(m, to, get(m, i.a)); return true;
         case WJ_DO_MoveIf: if (takes_part(m)) set(m, to, get(m, i.a)); return true;
         case WJ_DO_Select: set(m, to, get(m, get(m, i.a) != 0 ? i.b : i.c)); return true;
@@ -41,6 +66,10 @@ WJ_DEVICE bool compute(const Machine& m, const Instruction& i) {
         case WJ_DO_ShiftLeft: set(m, to, get(m, i.a) << (get(m, i.b) & 63)); return true;
         case WJ_DO_ShiftRight: set(m, to, (u64)((i64)get(m, i.a) >> (get(m, i.b) & 63))); return true;
         case WJ_DO_ShiftRightUnsigned: set(m, to, get(m, i.a) >> (get(m, i.b) & 63)); return true;
+        case WJ_DO_Extract: set(m, to, get(m, i.a) >> i.next & get(m, i.b)); return true;
+        case WJ_DO_ExtractInt: set(m, to, (u64)(i64)(i32)((u32)(get(m, i.a) >> i.next & get(m, i.b)) + (u32)get(m, i.c))); return true;
+        case WJ_DO_OrShifted: set(m, to, get(m, i.a) | get(m, i.b) << i.next); return true;
+        case WJ_DO_OrPacked: set(m, to, get(m, i.a) | get(m, i.b) - get(m, i.c) << i.next); return true;
         case WJ_DO_Equal: set(m, to, get(m, i.a) == get(m, i.b)); return true;
         case WJ_DO_NotEqual: set(m, to, get(m, i.a) != get(m, i.b)); return true;
         case WJ_DO_Less: set(m, to, (i64)get(m, i.a) < (i64)get(m, i.b)); return true;
@@ -152,6 +181,7 @@ WJ_DEVICE bool compute(const Machine& m, const Instruction& i) {
         case WJ_DO_LoadAdd8: set(m, to, load_element<u8>(m, i) + get(m, i.c)); return true;
         case WJ_DO_LoadAdd16: set(m, to, load_element<u16>(m, i) + get(m, i.c)); return true;
         case WJ_DO_LoadAdd32: set(m, to, load_element<u32>(m, i) + get(m, i.c)); return true;
+        case WJ_DO_LoadAddInt32: set(m, to, (u64)(i64)(i32)(load_element<u32>(m, i) + (u32)get(m, i.c))); return true;
         case WJ_DO_Load64: set(m, to, load_element<u64>(m, i)); return true;
         case WJ_DO_LoadWide: set_wide(m, to, load_element<i128>(m, i)); return true;
         case WJ_DO_LoadWords:

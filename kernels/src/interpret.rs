@@ -149,8 +149,11 @@ macro_rules! operations {
 
 operations! {
     // Control. `Push` narrows the lanes that take part to those for which `a` holds (`PushNot`: does not), and goes to `next`,
-    // a `Pop`, where there are none.
-    End, Jump, Push, PushNot, Narrow, Pop,
+    // which ends the scope, where there are none. `Narrow` is `Pop` and `Push`; before it `NarrowIf` sets `to` to `a`, the others
+    // to what they compare. `Jump` ends `a` scopes.
+    End, Jump, Push, PushNot, Narrow, NarrowIf, NarrowEqual, NarrowNotEqual, NarrowLess, NarrowLessOrEqual, Pop,
+    // Keeps `a`, which is the same for all lanes, for the block.
+    KeepUniform,
     // Loops over rows: `to` is the row, `d` whether there is one; to `next` behind the last one.
     Grid, GridWanted, Sample, Tiles, CloseTiles, Walk, CloseWalk,
     // Rows that are left: each warp lists them, and goes on with as many as it has lanes.
@@ -163,6 +166,8 @@ operations! {
     Move, MoveIf, Select, Truth, TruthWide, SignExtend, ZeroExtend,
     Add, AddInt, Subtract, SubtractInt, Multiply, MultiplyInt, Divide, DivideUnsigned, Remainder, RemainderUnsigned,
     And, Or, Xor, Not, Complement, ShiftLeft, ShiftRight, ShiftRightUnsigned,
+    // `a >> next & b`, the same plus `c` in 32 bits, `a | b << next`, `a | (b - c) << next`.
+    Extract, ExtractInt, OrShifted, OrPacked,
     Equal, NotEqual, Less, LessOrEqual, LessUnsigned, LessOrEqualUnsigned,
     AddWide, SubtractWide, MultiplyWide, DivideWide, RemainderWide,
     ShiftLeftWide, ShiftRightWide, ShiftRightUnsignedWide,
@@ -182,7 +187,7 @@ operations! {
     CentralSum, CentralSumDouble, CentralSquareDouble,
     HashKey, HashCombine,
     // Memory: `a` is the address, `b` the index of the element. Lanes that take no part load 0, and store nothing.
-    Address, LoadAdd8, LoadAdd16, LoadAdd32, Load8, LoadSigned8, Load16, LoadSigned16, Load32, LoadSigned32, Load64, LoadWide, LoadWords, BitAt,
+    Address, LoadAdd8, LoadAdd16, LoadAdd32, LoadAddInt32, Load8, LoadSigned8, Load16, LoadSigned16, Load32, LoadSigned32, Load64, LoadWide, LoadWords, BitAt,
     IsInBitmap, MayBeInBloom,
     Store8, Store16, Store32, Store64, StoreWide,
     // What all lanes do together.

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::sync::{self, Condvar, Mutex, MutexGuard};
+use crate::sync::{self, Condvar, Mutex, MutexGuard, thread};
 use crate::{Cancellation, DeviceError, Module, ModuleSource, Result};
 
 /// Maximum number of modules in memory. Each takes device memory and address space, and a process may run any number of
@@ -100,8 +100,7 @@ impl Modules {
         let evicted = states.evict();
         drop(states);
         drop(claim);
-        // Outside the lock, since unloading waits for the device. Queries that use an evicted module keep it alive.
-        drop(evicted);
+        unload(evicted);
         Ok(module)
     }
 
@@ -130,6 +129,17 @@ impl Modules {
 
     fn locked(&self) -> MutexGuard<'_, States> {
         sync::locked(&self.states)
+    }
+}
+
+/// Drops modules on a thread of their own, since unloading waits for the device. Queries that use an evicted module keep it alive.
+fn unload(modules: Vec<State>) {
+    if modules.is_empty() {
+        return;
+    }
+    // Without a thread, the closure is dropped here, and the modules with it.
+    if let Err(error) = thread::Builder::new().name("warpjoin-unload".into()).spawn(move || drop(modules)) {
+        log::debug!("no thread to unload kernels: {error}");
     }
 }
 

@@ -5,8 +5,10 @@
 
 use warpjoin_kernels::interpret::Operation;
 
-use super::builder::Builder;
+use super::builder::{Builder, Made, Unknown};
 use super::operand::{ListEntry, Operand};
+
+const TOO_MANY: Unknown = Unknown("too many registers");
 
 /// Where each value is, and how many registers there are.
 #[derive(Debug)]
@@ -29,9 +31,9 @@ fn reads_first(operation: Operation) -> bool {
     (first..=last).contains(&(operation as u16))
 }
 
-/// Gives each value of a program its registers; `None`: it takes more than there can be.
-pub(super) fn allocate(builder: &Builder<'_>) -> Option<Registers> {
-    let lives = lives(builder);
+/// Gives each value of a program its registers.
+pub(super) fn allocate(builder: &Builder<'_>) -> Made<Registers> {
+    let lives = lives(builder)?;
     let mut first = vec![0; builder.widths.len()];
     // Of each register, the instruction behind which it is free.
     let mut busy: Vec<u32> = vec![];
@@ -40,26 +42,30 @@ pub(super) fn allocate(builder: &Builder<'_>) -> Option<Registers> {
         let is_free = |until: u32| until < begin || (shares && until == begin);
         let width = usize::from(builder.widths[value as usize]);
         let run = |at: &usize| (*at..at + width).all(|at| busy.get(at).is_none_or(|&until| is_free(until)));
-        let at = (0..=busy.len()).find(run)?;
+        let at = (0..=busy.len()).find(run).ok_or(TOO_MANY)?;
         if busy.len() < at + width {
             busy.resize(at + width, 0);
         }
         // What is never read is not to be overwritten by what the same instruction writes.
         busy[at..at + width].fill(last.max(begin + 1));
-        first[value as usize] = u16::try_from(at).ok()?;
+        first[value as usize] = u16::try_from(at).map_err(|_| TOO_MANY)?;
     }
-    Some(Registers { first, count: u16::try_from(busy.len()).ok()? })
+    let count = u16::try_from(busy.len()).map_err(|_| TOO_MANY)?;
+    Ok(Registers { first, count })
 }
 
 /// The life of each value, in the order of their beginnings.
-fn lives(builder: &Builder<'_>) -> Vec<Life> {
+fn lives(builder: &Builder<'_>) -> Made<Vec<Life>> {
+    let loops = builder.loops_placed()?;
     let mut lives: Vec<Option<Life>> = vec![None; builder.widths.len()];
     let mut see = |operand: Operand, at: u32| {
         let Some(value) = operand.lane() else { return };
         let life = lives[value as usize].get_or_insert(Life { value, first: at, last: at });
-        life.last = life.last.max(end_of_loops(&builder.loops, life.first, at));
+        life.last = life.last.max(end_of_loops(&loops, life.first, at));
     };
-    builder.arrays.iter().for_each(|&(array, at)| see(array, at));
+    for &(array, label) in &builder.arrays {
+        see(array, builder.placed(label)?);
+    }
     for (at, step) in builder.steps.iter().enumerate() {
         step.operands().for_each(|operand| see(operand, at as u32));
         if step.operation == Operation::Accumulate {
@@ -72,7 +78,7 @@ fn lives(builder: &Builder<'_>) -> Vec<Life> {
     }
     let mut lives: Vec<Life> = lives.into_iter().flatten().collect();
     lives.sort_by_key(|life| life.first);
-    lives
+    Ok(lives)
 }
 
 /// The end of the outermost loop that has an instruction but not the first one of the value.

@@ -91,10 +91,11 @@ impl<'k> Builder<'k> {
                 Open::Loop { begin, end } => self.close_loop(begin, end),
                 Open::Queue { rows, begin, end } => {
                     self.close_loop(begin, end);
-                    self.push(Step::new(Do::NextTurn, Operand::NONE, &[]).with(Next::Number(rows)));
-                    self.loops.push((rows, self.here()));
+                    self.push(Step::new(Do::NextTurn, Operand::NONE, &[]).with(Next::Label(rows)));
+                    let behind = self.label_here();
+                    self.loops.push((rows, behind));
                     // Its rows come from one turn of the loop to a later one.
-                    self.arrays.extend(self.queue.map(|queue| (queue, self.here())));
+                    self.arrays.extend(self.queue.map(|queue| (queue, behind)));
                 }
                 Open::Matches { begin, end, index } => {
                     let one = self.constant(1);
@@ -169,7 +170,7 @@ impl<'k> Builder<'k> {
                 self.arrays.push((queue, begin));
                 self.queue = Some(queue);
                 let step = Step::new(Do::Enqueue, Operand::NONE, &[queue, row.operand, alive.operand]);
-                self.push(step.with(Next::Number(begin)));
+                self.push(step.with(Next::Label(begin)));
             }
             Item::OpenQueue { .. } => self.open_queue(open)?,
             // Rows of a frequent key are merged one by one.

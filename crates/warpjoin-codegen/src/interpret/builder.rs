@@ -4,10 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use warpjoin_kernels::interpret::Operation;
 
-use super::matches::Matching;
-use super::operand::{ListEntry, Next, Operand, ProgramKind, Shared, Step, number_of};
-use super::value::Typed;
-use crate::program::{Field, Kernel, Nodes, Type, Variable};
+use super::operand::{ListEntry, Next, Operand, ProgramKind, Shared, Step, Typed, number_of};
+use crate::program::{Field, Item, Kernel, MatchUnits, Nodes, Type, Variable};
 use crate::value::CType;
 
 /// Scopes within each other, of which a lane keeps a bit each.
@@ -19,19 +17,32 @@ pub(super) struct Unknown(pub &'static str);
 
 pub(super) type Made<T> = Result<T, Unknown>;
 
+/// Relations whose matches are looked up.
+pub(super) struct Matching<'k> {
+    pub units: &'k MatchUnits,
+    /// First build row of the work item.
+    pub build_first: Operand,
+    /// What tells whether a build row and a probe row of one key are a match.
+    pub accepts: Vec<&'k Item>,
+    /// These are being collected.
+    pub is_collecting: bool,
+}
+
 /// A program under way.
 pub(super) struct Builder<'k> {
     pub nodes: &'k Nodes,
     pub steps: Vec<Step>,
     /// Words of each value that lanes have.
     pub widths: Vec<u16>,
-    /// Arrays that loops fill, with the instruction from which on they are there.
+    /// Arrays that loops fill, with labels of where they are there.
     pub arrays: Vec<(Operand, u32)>,
-    /// First instruction of each loop, and that behind it.
+    /// Labels of the first instruction of each loop, and of that behind it.
     pub loops: Vec<(u32, u32)>,
     /// Numbers of the parameters that the program reads, and its constants.
     pub fields: Vec<u32>,
     pub constants: Vec<u64>,
+    /// How many values are the same for all lanes.
+    pub uniforms: u32,
     pub list: Vec<ListEntry>,
     pub match_list: Vec<ListEntry>,
     pub matching: Option<Matching<'k>>,
@@ -87,6 +98,7 @@ impl<'k> Builder<'k> {
             loops: vec![],
             fields: vec![],
             constants: vec![],
+            uniforms: 0,
             list: vec![],
             match_list: vec![],
             matching: None,
@@ -108,7 +120,8 @@ impl<'k> Builder<'k> {
     /// An array of words that a loop fills.
     pub(super) fn array(&mut self, words: u16) -> Operand {
         let array = self.lanes(words);
-        self.arrays.push((array, self.here()));
+        let here = self.label_here();
+        self.arrays.push((array, here));
         array
     }
 
@@ -166,11 +179,21 @@ impl<'k> Builder<'k> {
         if let Some(&place) = self.known_at.get(&step) {
             return self.known[place].1;
         }
+        if words == 1
+            && let Some(operand) = self.arithmetic_of_ints(&step).or_else(|| self.simplified(&step))
+        {
+            return operand;
+        }
         let to = self.lanes(words);
         self.push(Step { to, ..step });
         self.known_at.insert(step, self.known.len());
         self.known.push((step, to));
         to
+    }
+
+    /// The instruction that computes a value, if its operands are what they were.
+    pub(super) fn known_step(&self, operand: Operand) -> Option<Step> {
+        self.known.iter().rev().find(|(_, known)| *known == operand).map(|(step, _)| *step)
     }
 
     /// The same of one word.
@@ -181,7 +204,7 @@ impl<'k> Builder<'k> {
         self.value(Step::new(operation, Operand::NONE, from), 1)
     }
 
-    /// The sum of a value of a column, which was loaded just now, and its base.
+    /// The sum of a value of a column, which was loaded just now, and its base. If nobody else reads the value, its load goes later.
     fn sum_with_load(&mut self, operation: Operation, from: &[Operand]) -> Option<Operand> {
         if !matches!(operation, Operation::Add | Operation::AddInt) {
             return None;
@@ -195,11 +218,6 @@ impl<'k> Builder<'k> {
         };
         // In 32 bits the sum may wrap, if the base is no parameter.
         let (Operand::Field(_), true) = (from[0], from[1] == last.to) else { return None };
-        let &(step, loaded) = self.known.last().filter(|(_, loaded)| *loaded == last.to)?;
-        debug_assert_eq!(loaded, last.to);
-        self.known.pop();
-        self.known_at.remove(&step);
-        self.steps.pop();
         let [pointer, index, ..] = last.from;
         Some(self.value(Step::new(operation, Operand::NONE, &[pointer, index, from[0]]), 1))
     }
@@ -253,12 +271,59 @@ impl<'k> Builder<'k> {
 
     /// Places a label before the next instruction.
     pub(super) fn place(&mut self, label: u32) {
-        self.labels[label as usize] = Some(self.here());
+        self.place_at(label, self.here());
+    }
+
+    /// Places a label before an instruction.
+    pub(super) fn place_at(&mut self, label: u32, at: u32) {
+        self.labels[label as usize] = Some(at);
+    }
+
+    /// A label of the next instruction.
+    pub(super) fn label_here(&mut self) -> u32 {
+        let label = self.label();
+        self.place(label);
+        label
     }
 
     /// The number of the next instruction.
-    pub(super) fn here(&self) -> u32 {
+    fn here(&self) -> u32 {
         self.steps.len() as u32
+    }
+
+    /// Instructions that others lead to.
+    pub(super) fn targets(&self) -> Made<HashSet<u32>> {
+        let label = |step: &Step| if let Next::Label(label) = step.next { Some(label) } else { None };
+        self.steps.iter().filter_map(label).map(|label| self.placed(label)).collect()
+    }
+
+    /// The first instruction of each loop, and that behind it.
+    pub(super) fn loops_placed(&self) -> Made<Vec<(u32, u32)>> {
+        self.loops.iter().map(|&(begin, end)| Ok((self.placed(begin)?, self.placed(end)?))).collect()
+    }
+
+    /// Drops instructions; labels of these stand for what follows them.
+    pub(super) fn retain(&mut self, keep: &[bool]) {
+        let before = |at: u32| keep[..at as usize].iter().filter(|&&keeps| keeps).count() as u32;
+        for label in self.labels.iter_mut().flatten() {
+            *label = before(*label);
+        }
+        let mut keep = keep.iter();
+        self.steps.retain(|_| keep.next().copied().unwrap_or(true));
+    }
+
+    /// Puts instructions in front of all others; labels stand for the same ones as before.
+    pub(super) fn put_first(&mut self, steps: Vec<Step>) {
+        for label in self.labels.iter_mut().flatten() {
+            *label += steps.len() as u32;
+        }
+        self.steps.splice(0..0, steps);
+    }
+
+    /// A value that is the same for all lanes.
+    pub(super) fn uniform(&mut self) -> Operand {
+        self.uniforms += 1;
+        Operand::Uniform(self.uniforms - 1)
     }
 
     /// The instruction that a label stands for.
@@ -266,17 +331,17 @@ impl<'k> Builder<'k> {
         self.labels[label as usize].ok_or(Unknown("a label without a place"))
     }
 
-    /// Begins a loop here: what comes later may have changed what is known.
+    /// Begins a loop here, whose label it returns: what comes later may have changed what is known.
     pub(super) fn open_loop(&mut self) -> u32 {
         self.forget();
-        self.here()
+        self.label_here()
     }
 
     /// Goes back to the beginning of a loop, whose end this is.
     pub(super) fn close_loop(&mut self, begin: u32, end: u32) {
-        self.push(Step::new(Operation::Jump, Operand::NONE, &[]).with(Next::Number(begin)));
+        self.push(Step::new(Operation::Jump, Operand::NONE, &[]).with(Next::Label(begin)));
         self.place(end);
-        self.loops.push((begin, self.here()));
+        self.loops.push((begin, end));
         self.forget();
     }
 

@@ -3,8 +3,8 @@
 use warpjoin_kernels::interpret::Operation as Do;
 
 use super::builder::{Builder, Made, Unknown};
-use super::operand::Operand;
-use super::value::{Typed, is_wide};
+use super::operand::{Operand, Typed};
+use super::value::is_wide;
 use crate::program::{Code, Function, Node};
 use crate::value::CType;
 

@@ -3,22 +3,11 @@
 use warpjoin_kernels::interpret::{Operation as Do, match_list};
 
 use super::body::Open;
-use super::builder::{Builder, Made, Unknown};
+use super::builder::{Builder, Made, Matching, Unknown};
 use super::operand::{ListEntry, Next, Operand, ProgramKind, Step};
-use crate::program::{Item, Kernel, MatchLookUp, MatchUnits, Variable};
+use crate::program::{Kernel, MatchLookUp, MatchUnits, Variable};
 use crate::shapes::MatchForm;
 use crate::value::CType;
-
-/// Relations whose matches are looked up.
-pub(super) struct Matching<'k> {
-    units: &'k MatchUnits,
-    /// First build row of the work item.
-    build_first: Operand,
-    /// What tells whether a build row and a probe row of one key are a match.
-    pub accepts: Vec<&'k Item>,
-    /// These are being collected.
-    pub is_collecting: bool,
-}
 
 impl<'k> Builder<'k> {
     /// Opens the loop over work items.

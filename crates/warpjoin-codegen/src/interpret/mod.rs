@@ -7,12 +7,13 @@ mod allocate;
 mod body;
 mod builder;
 mod call;
-mod chain;
 mod group;
 mod matches;
 mod operand;
 mod partition;
+mod passes;
 mod program;
+mod simplify;
 mod statement;
 mod value;
 

@@ -3,6 +3,7 @@
 use warpjoin_kernels::interpret::Operation;
 
 use crate::program::Field;
+use crate::value::CType;
 
 /// What an instruction reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,6 +14,8 @@ pub(super) enum Operand {
     Field(u32),
     /// A constant, by its place.
     Constant(u32),
+    /// A value that is the same for all lanes, which the block computes once, by its place.
+    Uniform(u32),
     /// The result of the instruction before.
     Last,
     /// A number that is no operand.
@@ -28,14 +31,26 @@ impl Operand {
             Self::Lane(value, word) => Self::Lane(value, word + 1),
             Self::Field(place) => Self::Field(place + 1),
             Self::Constant(place) => Self::Constant(place + 1),
-            Self::Last | Self::Plain(_) => self,
+            Self::Uniform(_) | Self::Last | Self::Plain(_) => self,
         }
+    }
+
+    /// Whether all lanes read the same word, which never changes.
+    pub(super) fn is_uniform(self) -> bool {
+        matches!(self, Self::Field(_) | Self::Constant(_) | Self::Uniform(_))
     }
 
     /// The value whose word it is.
     pub(super) fn lane(self) -> Option<u32> {
         if let Self::Lane(value, _) = self { Some(value) } else { None }
     }
+}
+
+/// A value, or an address of elements of this type.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Typed {
+    pub operand: Operand,
+    pub c_type: CType,
 }
 
 /// The last part of an instruction.

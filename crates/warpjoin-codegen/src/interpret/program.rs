@@ -4,8 +4,8 @@ use warpjoin_kernels::interpret::{INTERPRET_VALUES, LAST, REGISTER, group_list};
 
 use super::allocate::{Registers, allocate};
 use super::builder::{Builder, Made, Unknown};
-use super::chain::chain;
 use super::operand::{ListEntry, Next, Operand, ProgramKind, Shared, Step};
+use super::passes::shorten;
 use crate::program::Kernel;
 use crate::shapes::PreAggregation;
 
@@ -16,7 +16,10 @@ pub struct Program {
     steps: Vec<Step>,
     /// Numbers of the parameters that it reads.
     fields: Vec<u32>,
+    /// Constants, then values that the block computes once.
     constants: Vec<u64>,
+    /// Words before the latter.
+    uniforms_at: u32,
     /// What describes a group table, then what describes matches.
     list: Vec<ListEntry>,
     match_list: usize,
@@ -62,21 +65,23 @@ impl Program {
         }
         let mut builder = Builder::new(kernel);
         builder.kernel(kernel)?;
-        chain(&mut builder)?;
-        let registers = allocate(&builder).ok_or(Unknown("too many registers"))?;
+        shorten(&mut builder)?;
+        let registers = allocate(&builder)?;
         let placed = |step: &Step| match step.next {
             Next::Label(label) => Ok(step.with(Next::Number(builder.placed(label)?))),
             _ => Ok(*step),
         };
         let steps = builder.steps.iter().map(placed).collect::<Made<_>>()?;
-        let Builder { kind, fields, constants, mut list, match_list, shared, .. } = builder;
+        let Builder { kind, fields, mut constants, uniforms, mut list, match_list, shared, .. } = builder;
+        let uniforms_at = (fields.len() + constants.len()) as u32;
+        constants.resize(constants.len() + uniforms as usize, 0);
         // Instructions lie at places of 16 bytes.
-        let (mut fields, match_list_at) = (fields, list.len());
         if !(fields.len() + constants.len()).is_multiple_of(2) {
-            fields.push(0);
+            constants.push(0);
         }
+        let match_list_at = list.len();
         list.extend(match_list);
-        Ok(Self { kind, steps, fields, constants, list, match_list: match_list_at, registers, shared })
+        Ok(Self { kind, steps, fields, constants, uniforms_at, list, match_list: match_list_at, registers, shared })
     }
 
     /// Whether a block has a table in front of the group table.
@@ -164,6 +169,7 @@ impl Encoder<'_> {
             }
             Operand::Field(place) => before + 8 * place,
             Operand::Constant(place) => before + 8 * (program.fields.len() as u32 + place),
+            Operand::Uniform(place) => before + 8 * (program.uniforms_at + place),
             Operand::Last => LAST,
             Operand::Plain(number) => number.into(),
         }

@@ -4,8 +4,8 @@ use warpjoin_kernels::common::{control, status};
 use warpjoin_kernels::interpret::Operation as Do;
 
 use super::builder::{Builder, Made, Unknown};
-use super::operand::{Next, Operand, Step};
-use super::value::{Typed, is_wide};
+use super::operand::{Next, Operand, Step, Typed};
+use super::value::is_wide;
 use crate::program::{Branch, Case, Code, Counter, Declaration, Field, Statement, Status, Variable};
 use crate::value::CType;
 
@@ -143,6 +143,8 @@ impl Builder<'_> {
         let element = self.element_of(field)?;
         let value = self.code_as(code, element)?;
         let place = self.variable(Variable::Place)?.operand;
+        // Bits that are not stored matter to nobody.
+        let value = self.low_bits(value, element.bits());
         let operation = match element.bits() {
             8 => Do::Store8,
             16 => Do::Store16,

@@ -3,16 +3,9 @@
 use warpjoin_kernels::interpret::Operation as Do;
 
 use super::builder::{Builder, Made, Unknown};
-use super::operand::{Next, Operand, Step};
+use super::operand::{Next, Operand, Step, Typed};
 use crate::program::{Code, Function, Node, Op, Type, Unary, Variable};
 use crate::value::CType;
-
-/// A value, or an address of elements of this type.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Typed {
-    pub operand: Operand,
-    pub c_type: CType,
-}
 
 fn is_signed(c_type: CType) -> bool {
     matches!(c_type, CType::I8 | CType::I16 | CType::I32 | CType::I64 | CType::I128)
