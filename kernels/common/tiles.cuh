@@ -19,7 +19,14 @@ struct TileOrder {
     }
 };
 
-// Four runs a block, or more of 2^run_bits_max turns.
+// Turns of the block with the most runs of 2^bits turns.
+WJ_DEVICE u64 turns_of_runs(u64 tiles, u32 items, u32 bits) {
+    const u64 run_tiles = (u64)items << bits;
+    const u64 runs = (tiles + run_tiles - 1) / run_tiles;
+    return ((runs + gridDim.x - 1) / gridDim.x) << bits;
+}
+
+// Four runs a block, or more of 2^run_bits_max turns; shorter ones where some blocks would have a run more than others for long.
 WJ_DEVICE TileOrder tile_order(u64 rows, u32 run_bits_max) {
     const u64 tiles = (rows + blockDim.x - 1) / blockDim.x;
     const u64 each = (tiles + gridDim.x - 1) / gridDim.x;
@@ -27,9 +34,9 @@ WJ_DEVICE TileOrder tile_order(u64 rows, u32 run_bits_max) {
     order.items = each < WJ_TURN_ITEMS ? (each == 0 ? 1 : (u32)each) : WJ_TURN_ITEMS;
     order.run_bits = 0;
     while (order.run_bits < run_bits_max && (each / order.items) >> (order.run_bits + 3) != 0) ++order.run_bits;
-    const u64 run_tiles = (u64)order.items << order.run_bits;
-    const u64 runs = (tiles + run_tiles - 1) / run_tiles;
-    order.turns = ((runs + gridDim.x - 1) / gridDim.x) << order.run_bits;
+    const u64 least = turns_of_runs(tiles, order.items, 0);
+    while (turns_of_runs(tiles, order.items, order.run_bits) > least + least / 32) --order.run_bits;
+    order.turns = turns_of_runs(tiles, order.items, order.run_bits);
     return order;
 }
 

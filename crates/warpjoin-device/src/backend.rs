@@ -89,6 +89,10 @@ pub(crate) trait StreamBackend: Send + Sync {
     fn copy(&self, source: u64, target: u64, bytes: u64) -> Result<()>;
     /// Launches a kernel. `params` is its single argument, a struct of 8-byte fields.
     fn launch(&self, kernel: &Handle, launch: Launch, params: &[u64]) -> Result<()>;
+    /// Blocks of this many threads and bytes of shared memory that a multiprocessor holds at once; `None` if unknown.
+    fn resident_blocks(&self, _kernel: &Handle, _launch: Launch) -> Result<Option<u32>> {
+        Ok(None)
+    }
     /// Enqueues an event that records the time at which it is reached.
     fn record(&self) -> Result<Handle>;
     /// Delays later work of this stream until `event` is reached. `event` may be of any device of the same kind.

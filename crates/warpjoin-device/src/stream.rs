@@ -391,6 +391,14 @@ impl Stream {
         self.backend.launch(kernel.handle(), launch, &words)
     }
 
+    /// Blocks of the launch that a multiprocessor holds at once, by threads, shared memory and registers; `None` if unknown.
+    ///
+    /// # Errors
+    /// When the driver fails.
+    pub fn resident_blocks(&self, kernel: &Kernel, launch: Launch) -> Result<Option<u32>> {
+        self.backend.resident_blocks(kernel.handle(), launch)
+    }
+
     fn check_shape(&self, kernel: &Kernel, launch: Launch) -> Result<()> {
         let threads = launch.block_threads;
         let shared_max = self.device.info().shared_bytes_per_block_max;

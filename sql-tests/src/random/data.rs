@@ -38,6 +38,8 @@ pub(super) struct TableData {
     partitions: usize,
     /// 0.0 stands in place of -0.0.
     pub(super) has_positive_zeros: bool,
+    /// Numbers stand in place of NaN.
+    pub(super) has_no_nan: bool,
 }
 
 const ROLES: [ColumnRole; 14] = [
@@ -97,6 +99,7 @@ impl TableData {
             batch_rows: rng.random_range(1..=rows.max(1)).max(rows / 20 + 1),
             partitions: [1, 1, 2, 3, 5][rng.random_range(0..5)],
             has_positive_zeros: false,
+            has_no_nan: false,
         }
     }
 
@@ -110,7 +113,8 @@ impl TableData {
         let mut partitions = vec![vec![]; self.partitions];
         let values = |column: &ColumnData| {
             let values = column.values();
-            if self.has_positive_zeros { positive_zeros(&values) } else { values }
+            let values = if self.has_positive_zeros { floats(&values, |value| value + 0.0) } else { values };
+            if self.has_no_nan { floats(&values, |value| if value.is_nan() { 1.5 } else { value }) } else { values }
         };
         let columns: Vec<ArrayRef> = self.columns.iter().map(values).collect();
         for (number, start) in (0..self.rows).step_by(self.batch_rows).enumerate() {
@@ -173,15 +177,14 @@ impl ColumnData {
     }
 }
 
-/// The same values with 0.0 in place of -0.0.
-fn positive_zeros(values: &ArrayRef) -> ArrayRef {
+/// The same values, floats with others in their place, which have as few bits.
+fn floats(values: &ArrayRef, other: impl Fn(f64) -> f64) -> ArrayRef {
     match values.data_type() {
         DataType::Float32 => {
-            Arc::new(values.as_primitive::<Float32Type>().unary::<_, Float32Type>(|value| value + 0.0))
+            let single = |value| other(f64::from(value)) as f32;
+            Arc::new(values.as_primitive::<Float32Type>().unary::<_, Float32Type>(single))
         }
-        DataType::Float64 => {
-            Arc::new(values.as_primitive::<Float64Type>().unary::<_, Float64Type>(|value| value + 0.0))
-        }
+        DataType::Float64 => Arc::new(values.as_primitive::<Float64Type>().unary::<_, Float64Type>(other)),
         _ => Arc::clone(values),
     }
 }

@@ -25,11 +25,19 @@ const HOT_RUNS: usize = 5;
 const LARGE_ROWS_MIN: usize = 100_000;
 /// A first run may take this much longer than stock DataFusion.
 const BEHIND_STOCK_MS: f64 = 20.0;
+/// Kernel time of a pipeline from which on it is printed.
+const LONG_KERNEL_MS: f64 = 1.0;
 /// Slowest queries that are printed.
 const WORST: usize = 5;
 const HOT_CLIENTS: usize = 8;
 /// Pause of a client between two hot queries.
 const HOT_PAUSE: Duration = Duration::from_millis(20);
+
+/// Whether a line is that of a pipeline whose kernel takes long.
+fn is_long(line: &str) -> bool {
+    let ms = line.rsplit_once("kernel_time=").and_then(|(_, time)| time.strip_suffix("ms")?.parse().ok());
+    line.starts_with("pipeline ") && ms.is_some_and(|ms: f64| ms >= LONG_KERNEL_MS)
+}
 
 /// A query with its sessions and times.
 struct Timed {
@@ -55,10 +63,11 @@ impl Timed {
         let first_ms = start.elapsed().as_secs_f64() * 1e3;
         let rows = batches.iter().map(|batch| batch.num_rows()).sum();
         let metrics = DisplayableExecutionPlan::with_metrics(plan.as_ref()).indent(false).to_string();
-        let metrics = metrics.lines().filter_map(|line| match line.trim().starts_with("waited ") {
-            true => Some(line.trim()),
-            false => line.split_once("metrics=").map(|(_, metrics)| metrics),
-        });
+        let metrics =
+            metrics.lines().map(str::trim).filter_map(|line| match line.starts_with("waited ") || is_long(line) {
+                true => Some(line),
+                false => line.split_once("metrics=").map(|(_, metrics)| metrics),
+            });
         let metrics = format!("planned in {planned_ms:.1} ms; {}", metrics.collect::<Vec<_>>().join("; "));
         let (context, stock) = (context.clone(), stock.clone());
         Some(Self { sql: sql.into(), context, stock, rows, metrics, first_ms, hot_ms: 0.0, stock_ms: f64::INFINITY })

@@ -127,6 +127,12 @@ checked_functions! {
     cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
     cuModuleLoadData(module: *mut CUmodule, image: *const c_void);
     cuModuleUnload(module: CUmodule);
+    cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks: *mut c_int,
+        function: CUfunction,
+        block_threads: c_int,
+        shared_bytes: usize
+    );
     cuPointerGetAttributes(
         count: c_uint,
         attributes: *mut CUpointer_attribute,

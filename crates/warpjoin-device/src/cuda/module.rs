@@ -32,6 +32,8 @@ pub(super) struct CudaKernel {
     params_bytes: usize,
     /// Current limit of the dynamic shared memory of a launch.
     shared_bytes_allowed: Mutex<u32>,
+    /// Threads and shared memory of a block that was asked for last, and how many a multiprocessor holds.
+    resident: Mutex<Option<([u32; 2], u32)>>,
     module: CudaModuleRef,
 }
 
@@ -68,7 +70,8 @@ impl CudaKernel {
         context.check("cuModuleGetFunction", result)?;
         let shared_bytes_allowed = Mutex::new(shared_bytes_allowed(context, raw)?);
         let params_bytes = params_bytes(context, raw)?;
-        Ok(Self { name: name.into(), raw, params_bytes, shared_bytes_allowed, module: module.clone() })
+        let resident = Mutex::new(None);
+        Ok(Self { name: name.into(), raw, params_bytes, shared_bytes_allowed, resident, module: module.clone() })
     }
 
     /// Enqueues a launch on `stream`, a live stream of `context`, which is current.
@@ -117,6 +120,30 @@ impl CudaKernel {
             )
         };
         context.check("cuLaunchKernel", result).map_err(|error| self.named(error, launch))
+    }
+
+    /// Blocks that a multiprocessor holds at once. The context is current.
+    pub(super) fn resident_blocks(&self, block_threads: u32, shared_bytes: u32) -> Result<u32> {
+        let mut last = self.resident.lock().unwrap_or_else(PoisonError::into_inner);
+        let shape = [block_threads, shared_bytes];
+        if let Some((_, blocks)) = last.filter(|(known, _)| *known == shape) {
+            return Ok(blocks);
+        }
+        self.allow_shared_bytes(shared_bytes)?;
+        let (mut blocks, threads) = (0, c_int::try_from(block_threads).unwrap_or(c_int::MAX));
+        // SAFETY: the module is loaded; `blocks` outlives the call.
+        let result = unsafe {
+            functions::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &mut blocks,
+                self.raw,
+                threads,
+                shared_bytes as usize,
+            )
+        };
+        self.module.context.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", result)?;
+        let blocks = u32::try_from(blocks).unwrap_or(0);
+        *last = Some((shape, blocks));
+        Ok(blocks)
     }
 
     /// Raises the function's limit if a launch with `bytes` needs it. The limit is never lowered.

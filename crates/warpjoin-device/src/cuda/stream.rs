@@ -215,10 +215,12 @@ impl StreamBackend for CudaStream {
     }
 
     fn launch(&self, kernel: &Handle, launch: Launch, params: &[u64]) -> Result<()> {
-        let kernel = kernel
-            .downcast_ref::<CudaKernel>()
-            .ok_or_else(|| DeviceError::Invalid("the kernel belongs to another kind of device".into()))?;
-        kernel.launch(self.context()?, launch, params, self.stream.raw)
+        cuda_kernel(kernel)?.launch(self.context()?, launch, params, self.stream.raw)
+    }
+
+    fn resident_blocks(&self, kernel: &Handle, launch: Launch) -> Result<Option<u32>> {
+        self.context()?;
+        cuda_kernel(kernel)?.resident_blocks(launch.block_threads, launch.shared_bytes).map(Some)
     }
 
     fn record(&self) -> Result<Handle> {
@@ -251,6 +253,11 @@ impl Drop for CudaStream {
         // SAFETY: `stream` is not used again.
         self.shared.put_stream(unsafe { ManuallyDrop::take(&mut self.stream) });
     }
+}
+
+fn cuda_kernel(kernel: &Handle) -> Result<&CudaKernel> {
+    let other = || DeviceError::Invalid("the kernel belongs to another kind of device".into());
+    kernel.downcast_ref::<CudaKernel>().ok_or_else(other)
 }
 
 fn cuda_event(event: &Handle) -> Result<&CudaEvent> {

@@ -49,7 +49,7 @@ fn go_on(builder: &mut Builder<'_>) -> Made<()> {
     let mut keep = vec![true; builder.steps.len()];
     // Conditions of the scopes that are open.
     let mut open: Vec<Option<Operand>> = vec![];
-    for at in 0..builder.steps.len() {
+    for (at, keeps) in keep.iter_mut().enumerate() {
         let step = builder.steps[at];
         match step.operation {
             Do::Push => open.push(Some(step.from[0])),
@@ -68,7 +68,7 @@ fn go_on(builder: &mut Builder<'_>) -> Made<()> {
                 {
                     continue;
                 }
-                keep[at] = false;
+                *keeps = false;
                 let next = builder.steps[begin].next;
                 builder.steps[begin].operation = Do::Narrow;
                 for step in 0..at {

@@ -103,7 +103,9 @@ impl Interpreted {
     ) -> Result<()> {
         let Self { kind, program, words, shape: BlockShape { threads, shared } } = self;
         let info = stream.device().info();
-        let resident = (info.shared_bytes_per_block_max / shared.bytes.max(1)).clamp(1, BLOCKS_MAX);
+        let by_shared = (info.shared_bytes_per_block_max / shared.bytes.max(1)).clamp(1, BLOCKS_MAX);
+        let shape = Launch { blocks: 1, block_threads: *threads, shared_bytes: shared.bytes };
+        let resident = stream.resident_blocks(kernel, shape)?.map_or(by_shared, |blocks| blocks.max(1));
         let fill = u64::from(info.multiprocessors * resident);
         let tiles = rows.div_ceil(u64::from(*threads)).max(1);
         let tiles_of_items = rows.div_ceil(u64::from(threads * PARTITION_ITEMS)).max(1);
@@ -127,8 +129,7 @@ impl Interpreted {
             values: padded(args, Arg::U64(0)),
         };
         let blocks = blocks.clamp(1, i32::MAX as u64) as u32;
-        let launch = Launch { blocks, block_threads: *threads, shared_bytes: shared.bytes };
-        Ok(stream.launch(kernel, launch, &params)?)
+        Ok(stream.launch(kernel, Launch { blocks, ..shape }, &params)?)
     }
 }
 

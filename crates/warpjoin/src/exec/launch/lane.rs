@@ -13,7 +13,7 @@ use warpjoin_plan::options::ExecOptions;
 
 use super::binder::Binder;
 use super::interpreted::Interpreted;
-use super::shape::launch_shape;
+use super::shape::{launch_shape, resident_shape};
 use super::staging::{HostPart, Staging, bits_of, parts_on_host, staged_rows};
 use super::target::Target;
 use super::tier::PipelineKernels;
@@ -160,7 +160,10 @@ impl Lane<'_> {
             let launch = launch_shape(&stream, rows, generated, relation, bits);
             match &interpreted {
                 Some(interpreted) => interpreted.launch(&stream, kernel, rows, launch, args)?,
-                None => self.stream.launch(kernel, launch, &args[..])?,
+                None => {
+                    let launch = resident_shape(&stream, kernel, rows, generated.grid, launch)?;
+                    self.stream.launch(kernel, launch, &args[..])?;
+                }
             }
             self.work.launches += 1;
             self.staging.launched(&stream, job, chunk)?;

@@ -1,7 +1,8 @@
 //! Blocks, threads and shared memory of a launch.
 
 use warpjoin_codegen::{BATCH_BLOCKS, GeneratedPipeline, Grid, ROWS_PER_THREAD_BITS_MAX};
-use warpjoin_device::{DeviceInfo, Launch, Stream};
+use warpjoin_columns::Result;
+use warpjoin_device::{DeviceInfo, Kernel, Launch, Stream};
 use warpjoin_kernels::common::BLOCK_THREADS;
 use warpjoin_kernels::partition::{PARTITION_ITEMS, PARTITION_THREADS_MANY};
 
@@ -82,6 +83,29 @@ pub(in crate::exec) fn launch_shape(
         }
     };
     Launch { blocks: blocks.clamp(1, i32::MAX as u64) as u32, block_threads, shared_bytes }
+}
+
+/// No more blocks than the device holds at once, if they stride over rows: of later ones, fewer would run together.
+pub(super) fn resident_shape(
+    stream: &Stream,
+    kernel: &Kernel,
+    rows: u64,
+    grid: Grid,
+    launch: Launch,
+) -> Result<Launch> {
+    let least = match grid {
+        // No thread adds up more rows than fit its sums.
+        Grid::Tiles { block_threads, .. } => rows.div_ceil(u64::from(block_threads) << ROWS_PER_THREAD_BITS_MAX),
+        Grid::Batches { .. } | Grid::Count | Grid::Matches => 1,
+        Grid::Scatter { .. } => return Ok(launch),
+    };
+    let multiprocessors = stream.device().info().multiprocessors;
+    if launch.blocks <= multiprocessors {
+        return Ok(launch);
+    }
+    let Some(resident) = stream.resident_blocks(kernel, launch)? else { return Ok(launch) };
+    let fill = u64::from(multiprocessors) * u64::from(resident.max(1));
+    Ok(Launch { blocks: u64::from(launch.blocks).min(fill.max(least)) as u32, ..launch })
 }
 
 /// Threads and shared memory of a block that moves a tile.
