@@ -64,6 +64,22 @@ WJ_DEVICE u64 reserve_rows(u64* counter, bool active) {
     return first + __popc(lanes & ((1u << lane) - 1));
 }
 
+// Reserves `count` places for each lane: returns the first of the warp. All lanes of the warp call it.
+WJ_DEVICE u64 reserve_matches(u64* counter, u64 count) {
+    const u64 total = warp_inclusive_sum(count);
+    u64 first = 0;
+    if ((threadIdx.x & 31) == 31 && total != 0) first = atomicAdd(counter, total);
+    return __shfl_sync(0xffffffffu, first, 31);
+}
+
+// The places of the active lanes, from the `next` of those on that the warp has reserved. All lanes of the warp call it.
+WJ_DEVICE u64 place_match(u64& next, bool active) {
+    const u32 lanes = __ballot_sync(0xffffffffu, active);
+    const u64 place = next + __popc(lanes & ((1u << (threadIdx.x & 31)) - 1));
+    next += __popc(lanes);
+    return place;
+}
+
 // Turns of a block in which it looks whether there are rows enough, before it does so in every 16th only: rows may be rare.
 #define WJ_EAGER_TURNS 16
 

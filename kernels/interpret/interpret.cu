@@ -85,6 +85,10 @@ WJ_DEVICE bool control(Machine& m, Rows& rows, const Instruction& i, u32& at) {
         case WJ_DO_FindPair: find_key(m, i); break;
         case WJ_DO_Reserve:
         case WJ_DO_ReserveOfBlock: reserve(m, rows, i); break;
+        case WJ_DO_ReserveMatches:
+            set(m, i.to, reserve_matches(get_pointer<u64>(m, i.a) + WJ_CONTROL_ROWS, get(m, i.b)));
+            break;
+        case WJ_DO_PlaceMatch: place_in_matches(m, i); break;
         case WJ_DO_AddToSketch:
             add_to_sketch(get_pointer<u64>(m, i.a), get_pointer<u64>(m, i.b), get(m, i.c), get(m, i.d) != 0);
             break;

@@ -140,6 +140,17 @@ WJ_DEVICE void reserve(const Machine& m, Rows& rows, const Instruction& i) {
     set(m, i.b, is_there && place < get(m, i.c));
 }
 
+// The place of the lane's match, if there is one (`b`), among those that the warp has reserved (`a`); narrows to those for which
+// there is room (`c`).
+WJ_DEVICE void place_in_matches(const Machine& m, const Instruction& i) {
+    u64 next = get(m, i.a);
+    const bool is_there = get(m, i.b) != 0;
+    const u64 place = place_match(next, is_there);
+    set(m, i.a, next);
+    set(m, i.to, place);
+    set(m, i.b, is_there && place < get(m, i.c));
+}
+
 // Looks up the keys of several rows a thread: `b` is the first key, `to` the first value.
 WJ_DEVICE void find_batch(const Machine& m, Rows& rows, const Instruction& i, u32 items) {
     const u64 count = get(m, i.d);

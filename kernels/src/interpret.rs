@@ -191,7 +191,7 @@ operations! {
     IsInBitmap, MayBeInBloom,
     Store8, Store16, Store32, Store64, StoreWide,
     // What all lanes do together.
-    Find4, Find8, FindWord4, FindWord8, FindPair, Reserve, ReserveOfBlock, AddToSketch,
+    Find4, Find8, FindWord4, FindWord8, FindPair, Reserve, ReserveOfBlock, ReserveMatches, PlaceMatch, AddToSketch,
     // Sinks.
     Raise, Count, FillSlot4, FillSlot8, SetBit, AddRows, MarkRow,
     AddIf, AddWideIf, AddDoubleIf, MaxIf, OrIf, XorIf,

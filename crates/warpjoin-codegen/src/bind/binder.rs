@@ -15,7 +15,7 @@ use crate::precomputed::Tabulations;
 use crate::program::{
     Body, Code, Codes, Declaration, Field, First, Front, Head, Item, Node, Nodes, Params, Statement, Status, Variable,
 };
-use crate::shapes::{SourceShape, ValidityForm};
+use crate::shapes::{ProbeKind, SourceShape, ValidityForm};
 use crate::value::CType;
 
 /// Binds one kernel.
@@ -194,6 +194,27 @@ impl Binder {
         (front.block_threads, front.offset, front.is_ordered) = (threads, at, of_order);
         *block_threads = threads;
         Ok(())
+    }
+
+    /// Has the loop over matches around reserve the places of all of them, if each becomes a row: returns its number.
+    pub(crate) fn reserve_matches(&mut self) -> Option<u32> {
+        self.flush();
+        let alive = self.alive;
+        let place = self.body.items.iter().rposition(|item| matches!(item, Item::OpenMatches(_)))?;
+        let sets = |statement: &Statement| matches!(statement, Statement::Assign(variable, _) if *variable == alive);
+        let keeps_all = |item: &Item| match item {
+            Item::Statement(statement) => !sets(statement),
+            Item::Section { statements, .. } => !statements.iter().any(sets),
+            _ => false,
+        };
+        let (before, behind) = self.body.items.split_at_mut(place + 1);
+        let Some(Item::OpenMatches(matches)) = before.last_mut() else { return None };
+        let is_each = matches.kind == ProbeKind::Matches
+            && !matches.stops_when_full
+            && alive == Variable::AliveInTurn(matches.number)
+            && behind.iter().all(keeps_all);
+        matches.reserves = is_each;
+        is_each.then_some(matches.number)
     }
 
     /// Adds a statement to the section.

@@ -265,7 +265,7 @@ impl<'k> Builder<'k> {
 
     /// Opens the loop over the matches of a row.
     fn open_matches(&mut self, matches: &MatchLoop) -> Made<Open> {
-        let MatchLoop { number, kind, alive, sought, stops_when_full, row_list, control, cancel } = matches;
+        let MatchLoop { number, kind, alive, sought, stops_when_full, row_list, control, cancel, reserves } = matches;
         let found = self.variable(Variable::Match(*number))?.operand;
         let sought = self.variable(*sought)?.operand;
         let alive = self.variable(*alive)?.operand;
@@ -277,6 +277,11 @@ impl<'k> Builder<'k> {
         self.emit(Do::Move, count, &[chosen]);
         let index = self.declare(Variable::MatchIndex(*number), CType::U64);
         self.emit(Do::Move, index, &[zero]);
+        if *reserves {
+            let next = self.declare(Variable::NextPlace(*number), CType::U64);
+            let control = self.field(*control);
+            self.emit(Do::ReserveMatches, next, &[control, count]);
+        }
         let done = (*kind != ProbeKind::Matches).then(|| self.declare(Variable::Done(*number), CType::Bool));
         if let Some(done) = done {
             self.emit(Do::Move, done, &[zero]);
@@ -330,8 +335,15 @@ impl<'k> Builder<'k> {
     }
 
     fn reserve(&mut self, reservation: &Reservation) -> Made<()> {
-        let Reservation { alive, of_block, control, wanted, capacity } = reservation;
+        let Reservation { alive, of_block, control, wanted, capacity, of_matches } = reservation;
         let alive = self.variable(*alive)?.operand;
+        if let Some(number) = of_matches {
+            let (next, capacity) = (self.variable(Variable::NextPlace(*number))?.operand, self.field(*capacity));
+            let place = self.declare(Variable::Place, CType::U64);
+            self.emit(Do::PlaceMatch, place, &[next, alive, capacity]);
+            self.forget();
+            return Ok(());
+        }
         let [control, capacity] = [control, capacity].map(|&field| self.field(field));
         let wanted = match wanted {
             Some(wanted) => self.field(*wanted),

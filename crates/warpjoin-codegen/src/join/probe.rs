@@ -116,7 +116,9 @@ fn open_matches(b: &mut Binder, kind: ProbeKind, alive: Variable, join: usize) -
     }
     let number = join as u32;
     let stops_when_full = !kind.is_existence() && b.wanted.is_some();
-    let matches = MatchLoop { number, kind, alive, sought: b.alive, stops_when_full, row_list, control, cancel };
+    let sought = b.alive;
+    let matches =
+        MatchLoop { number, kind, alive, sought, stops_when_full, row_list, control, cancel, reserves: false };
     b.item(Item::OpenMatches(matches));
     b.alive = if kind == ProbeKind::Outer { Variable::MatchInTurn(number) } else { Variable::AliveInTurn(number) };
     b.variable(Variable::BuildRow(number), CType::U64)

@@ -16,7 +16,8 @@ pub(crate) fn reserve(b: &mut Binder) {
     }
     let (alive, of_block, control) = (b.alive, b.is_block_uniform, b.params.control());
     let capacity = b.params.once(Type::Value(CType::U64), Binding::OutputCapacity);
-    b.item(Item::Reserve(Reservation { alive, of_block, control, wanted: b.wanted, capacity }));
+    let of_matches = b.reserve_matches();
+    b.item(Item::Reserve(Reservation { alive, of_block, control, wanted: b.wanted, capacity, of_matches }));
 }
 
 /// Writes `values` as output columns; returns what the columns are.

@@ -4,7 +4,7 @@ use super::code::{push, push_field, push_number};
 use super::statement::{declare, push_statement};
 use super::text::Text;
 use super::{batch, front, group, matches, partition, probe};
-use crate::program::{Around, Body, First, Head, Item, Kernel, Nodes, Reservation, TURN_ITEMS, Type};
+use crate::program::{Around, Body, First, Head, Item, Kernel, Nodes, Reservation, TURN_ITEMS, Type, Variable};
 
 /// The text of a kernel, whose entry is `pipeline`.
 pub(crate) fn print(kernel: &Kernel) -> String {
@@ -149,9 +149,15 @@ fn head_text(head: &Head, group_head: &str) -> String {
 
 /// Reserves places in the output.
 fn reserve(text: &mut Text, reservation: &Reservation) {
-    let Reservation { alive, of_block, control, wanted, capacity } = reservation;
-    let reserve = if *of_block { "reserve_rows_of_block(shared_as<BlockReservation>(), " } else { "reserve_rows(" };
-    text.push(&format!("const u64 place = {reserve}&{control}[WJ_CONTROL_ROWS], {alive});"));
+    let Reservation { alive, of_block, control, wanted, capacity, of_matches } = reservation;
+    let place = match of_matches {
+        Some(number) => format!("place_match({}", Variable::NextPlace(*number)),
+        None if *of_block => {
+            format!("reserve_rows_of_block(shared_as<BlockReservation>(), &{control}[WJ_CONTROL_ROWS]")
+        }
+        None => format!("reserve_rows(&{control}[WJ_CONTROL_ROWS]"),
+    };
+    text.push(&format!("const u64 place = {place}, {alive});"));
     if let Some(wanted) = wanted {
         text.push(&format!("is_full = is_full || ({alive} && place >= {wanted});"));
     }

@@ -42,6 +42,7 @@ impl Variable {
             Self::Done(join) => numbered("done", join),
             Self::MatchIndex(join) => numbered("index", join),
             Self::MatchCount(join) => numbered("count", join),
+            Self::NextPlace(join) => numbered("next_place", join),
             Self::Match(join) => numbered("match", join),
             Self::Found => plain("found"),
             Self::BuildRow(join) => numbered("row", join),

@@ -42,7 +42,7 @@ fn look_up(text: &mut Text, nodes: &Nodes, find: &Find) {
 
 /// Opens the loop over the matches of a row.
 pub(super) fn open_matches(text: &mut Text, matches: &MatchLoop) {
-    let MatchLoop { number, kind, alive, sought, stops_when_full, row_list, control, cancel } = matches;
+    let MatchLoop { number, kind, alive, sought, stops_when_full, row_list, control, cancel, reserves } = matches;
     let [index, count, done, found, in_turn, match_in_turn, row] = [
         Variable::MatchIndex(*number),
         Variable::MatchCount(*number),
@@ -55,6 +55,10 @@ pub(super) fn open_matches(text: &mut Text, matches: &MatchLoop) {
     text.push(&format!("const u64 {count} = {sought} ? (u32){found} : 0;"));
     if *kind != ProbeKind::Matches {
         text.push(&format!("bool {done} = false;"));
+    }
+    if *reserves {
+        let next = Variable::NextPlace(*number);
+        text.push(&format!("u64 {next} = reserve_matches(&{control}[WJ_CONTROL_ROWS], {count});"));
     }
     let more = match kind {
         ProbeKind::Matches => format!("{index} < {count}"),

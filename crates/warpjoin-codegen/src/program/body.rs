@@ -152,6 +152,8 @@ pub(crate) struct Reservation {
     /// Rows that are wanted.
     pub wanted: Option<Field>,
     pub capacity: Field,
+    /// The loop over matches that has reserved the places.
+    pub of_matches: Option<u32>,
 }
 
 /// What a thread does once, before all loops.

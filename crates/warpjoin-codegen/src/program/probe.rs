@@ -31,4 +31,6 @@ pub(crate) struct MatchLoop {
     pub row_list: Field,
     pub control: Field,
     pub cancel: Field,
+    /// Each match becomes a row: their places are reserved before the loop.
+    pub reserves: bool,
 }

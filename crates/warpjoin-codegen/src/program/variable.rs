@@ -31,6 +31,8 @@ pub(crate) enum Variable {
     /// The turn of that loop, and how many matches there are.
     MatchIndex(u32),
     MatchCount(u32),
+    /// The place of the next match of the warp, where those of all are reserved.
+    NextPlace(u32),
     /// What a probe found.
     Match(u32),
     /// What a batched probe found.

@@ -66,72 +66,21 @@ pub(super) fn drop_unread(builder: &mut Builder<'_>) {
     }
 }
 
-/// Whether an instruction sets one word, of all lanes, and does nothing else.
+/// Whether an instruction reads each of `a` to `d` as one word before it sets anything.
+pub(super) fn takes_words(operation: Do) -> bool {
+    gives_word(operation) || changes(operation)
+}
+
+/// The same if it sets one word, of all lanes, and does nothing else.
 pub(super) fn gives_word(operation: Do) -> bool {
-    let sets_none = matches!(
-        operation,
-        Do::MoveIf
-            | Do::Store8
-            | Do::Store16
-            | Do::Store32
-            | Do::Store64
-            | Do::AddIf
-            | Do::AddDoubleIf
-            | Do::MaxIf
-            | Do::OrIf
-            | Do::XorIf
-            | Do::Push
-            | Do::PushNot
-            | Do::Narrow
-            | Do::NarrowIf
-            | Do::NarrowEqual
-            | Do::NarrowNotEqual
-            | Do::NarrowLess
-            | Do::NarrowLessOrEqual
-            | Do::Enqueue
-            | Do::KeepUniform
-    );
-    takes_words(operation) && !sets_none
+    computes(operation) || loads(operation)
 }
 
 /// The same without reading memory: it may run for lanes that take no part.
 pub(super) fn computes(operation: Do) -> bool {
-    let loads = matches!(
-        operation,
-        Do::LoadAdd8
-            | Do::LoadAdd16
-            | Do::LoadAdd32
-            | Do::LoadAddInt32
-            | Do::Load8
-            | Do::LoadSigned8
-            | Do::Load16
-            | Do::LoadSigned16
-            | Do::Load32
-            | Do::LoadSigned32
-            | Do::Load64
-            | Do::BitAt
-            | Do::IsInBitmap
-            | Do::MayBeInBloom
-    );
-    gives_word(operation) && !loads
-}
-
-/// Whether an instruction reads each of `a` to `d` as one word before it sets anything.
-pub(super) fn takes_words(operation: Do) -> bool {
     matches!(
         operation,
-        Do::Push
-            | Do::PushNot
-            | Do::Narrow
-            | Do::NarrowIf
-            | Do::NarrowEqual
-            | Do::NarrowNotEqual
-            | Do::NarrowLess
-            | Do::NarrowLessOrEqual
-            | Do::KeepUniform
-            | Do::Enqueue
-            | Do::Move
-            | Do::MoveIf
+        Do::Move
             | Do::Select
             | Do::Truth
             | Do::SignExtend
@@ -199,7 +148,13 @@ pub(super) fn takes_words(operation: Do) -> bool {
             | Do::HashKey
             | Do::HashCombine
             | Do::Address
-            | Do::LoadAdd8
+    )
+}
+
+fn loads(operation: Do) -> bool {
+    matches!(
+        operation,
+        Do::LoadAdd8
             | Do::LoadAdd16
             | Do::LoadAdd32
             | Do::LoadAddInt32
@@ -213,6 +168,14 @@ pub(super) fn takes_words(operation: Do) -> bool {
             | Do::BitAt
             | Do::IsInBitmap
             | Do::MayBeInBloom
+    )
+}
+
+/// Whether it changes something else, for lanes that take part.
+fn changes(operation: Do) -> bool {
+    matches!(
+        operation,
+        Do::MoveIf
             | Do::Store8
             | Do::Store16
             | Do::Store32
@@ -222,5 +185,15 @@ pub(super) fn takes_words(operation: Do) -> bool {
             | Do::MaxIf
             | Do::OrIf
             | Do::XorIf
+            | Do::Push
+            | Do::PushNot
+            | Do::Narrow
+            | Do::NarrowIf
+            | Do::NarrowEqual
+            | Do::NarrowNotEqual
+            | Do::NarrowLess
+            | Do::NarrowLessOrEqual
+            | Do::Enqueue
+            | Do::KeepUniform
     )
 }
