@@ -180,7 +180,7 @@ impl<'k> Builder<'k> {
             return self.known[place].1;
         }
         if words == 1
-            && let Some(operand) = self.arithmetic_of_ints(&step).or_else(|| self.simplified(&step))
+            && let Some(operand) = self.simplified(&step)
         {
             return operand;
         }
@@ -304,9 +304,12 @@ impl<'k> Builder<'k> {
 
     /// Drops instructions; labels of these stand for what follows them.
     pub(super) fn retain(&mut self, keep: &[bool]) {
-        let before = |at: u32| keep[..at as usize].iter().filter(|&&keeps| keeps).count() as u32;
+        let mut before = vec![0];
+        for &keeps in keep {
+            before.push(before[before.len() - 1] + u32::from(keeps));
+        }
         for label in self.labels.iter_mut().flatten() {
-            *label = before(*label);
+            *label = before[*label as usize];
         }
         let mut keep = keep.iter();
         self.steps.retain(|_| keep.next().copied().unwrap_or(true));

@@ -43,6 +43,9 @@ impl Builder<'_> {
         let (operand, Next::Number(bits)) = (step.from[0], step.next) else { return None };
         let is_signed = step.operation == Do::SignExtend;
         let inner = self.low_bits(operand, bits);
+        if let (true, Some(sum)) = (is_signed && bits == 32, self.known_step(inner).and_then(of_ints)) {
+            return Some(self.value(sum, 1));
+        }
         if inner != operand {
             return Some(self.value(Step { from: [inner, Operand::NONE, Operand::NONE, Operand::NONE], ..*step }, 1));
         }
@@ -53,25 +56,7 @@ impl Builder<'_> {
             (Range::Signed(known), true) => known <= bits,
             (Range::Signed(_), false) => false,
         };
-        if fits {
-            return Some(operand);
-        }
-        None
-    }
-
-    /// Arithmetic of which only the low 32 bits are kept: with their sign.
-    pub(super) fn arithmetic_of_ints(&mut self, step: &Step) -> Option<Operand> {
-        if step.operation != Do::SignExtend || step.next != Next::Number(32) {
-            return None;
-        }
-        let known = self.known_step(self.low_bits(step.from[0], 32))?;
-        let operation = match known.operation {
-            Do::Add => Do::AddInt,
-            Do::Subtract => Do::SubtractInt,
-            Do::Multiply => Do::MultiplyInt,
-            _ => return None,
-        };
-        Some(self.value(Step::new(operation, Operand::NONE, &known.from[..2]), 1))
+        fits.then_some(operand)
     }
 
     fn is_constant(&self, operand: Operand, value: u64) -> bool {
@@ -114,6 +99,17 @@ impl Builder<'_> {
             _ => return None,
         })
     }
+}
+
+/// The same arithmetic, of which only the low 32 bits are kept: with their sign.
+fn of_ints(step: Step) -> Option<Step> {
+    let operation = match step.operation {
+        Do::Add => Do::AddInt,
+        Do::Subtract => Do::SubtractInt,
+        Do::Multiply => Do::MultiplyInt,
+        _ => return None,
+    };
+    Some(Step::new(operation, Operand::NONE, &step.from[..2]))
 }
 
 /// Bits that a value needs.

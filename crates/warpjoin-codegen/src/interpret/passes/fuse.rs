@@ -13,7 +13,7 @@ pub(super) fn fuse(builder: &mut Builder<'_>) -> Made<()> {
         let mut keep = vec![true; builder.steps.len()];
         let mut at = 1;
         while at < builder.steps.len() {
-            let pair = [builder.steps[at - 1], builder.steps[at]];
+            let mut pair = [builder.steps[at - 1], builder.steps[at]];
             let is_next = !targets.contains(&(at as u32));
             // What is computed first is read by the second one alone.
             let passes_on = is_next
@@ -25,13 +25,9 @@ pub(super) fn fuse(builder: &mut Builder<'_>) -> Made<()> {
                 // The lanes of a scope that ends do not matter.
                 let end = builder.label();
                 builder.place_at(end, at as u32 + 1);
-                let narrow = Step { operation: Do::NarrowIf, next: Next::Label(end), ..pair[1] };
-                if let Some(fused) = fused(builder, [pair[0], narrow], is_next, passes_on) {
-                    builder.steps[at - 1] = fused;
-                    keep[at] = false;
-                    at += 1;
-                }
-            } else if let Some(fused) = fused(builder, pair, is_next, passes_on) {
+                pair[1] = Step { operation: Do::NarrowIf, next: Next::Label(end), ..pair[1] };
+            }
+            if let Some(fused) = fused(builder, pair, is_next, passes_on) {
                 builder.steps[at - 1] = fused;
                 keep[at] = false;
                 at += 1;

@@ -1,15 +1,13 @@
 //! Launches of interpreted pipelines.
 
-use warpjoin_codegen::{
-    EncodedProgram, GeneratedPipeline, Grid, Program, ProgramKind, ROWS_PER_THREAD_BITS_MAX, SharedBytes,
-};
+use warpjoin_codegen::{EncodedProgram, GeneratedPipeline, Grid, Program, ProgramKind, SharedBytes};
 use warpjoin_columns::{Error, Result};
 use warpjoin_device::{Arg, Buffer, DeviceInfo, Kernel, Launch, Ptr, Stream};
 use warpjoin_kernels::interpret::InterpretParams;
 use warpjoin_kernels::padded;
 use warpjoin_kernels::partition::PARTITION_ITEMS;
 
-use super::shape::partition_launch;
+use super::shape::{blocks_min, partition_launch};
 use crate::exec::relation::{Relation, Source};
 
 /// Threads of a block that has no table in its shared memory (`interpret.cu`).
@@ -110,8 +108,7 @@ impl Interpreted {
         let tiles = rows.div_ceil(u64::from(*threads)).max(1);
         let tiles_of_items = rows.div_ceil(u64::from(threads * PARTITION_ITEMS)).max(1);
         let blocks = match kind {
-            // No thread adds up more rows than fit its sums.
-            ProgramKind::Rows => tiles.min(fill).max(rows.div_ceil(u64::from(*threads) << ROWS_PER_THREAD_BITS_MAX)),
+            ProgramKind::Rows => tiles.min(fill).max(blocks_min(rows, *threads)),
             // Each block has a place of its own, of which there are no more.
             ProgramKind::Groups => tiles.min(fill).min(plain.blocks.into()),
             ProgramKind::Matches => fill,

@@ -52,10 +52,9 @@ pub(in crate::exec) fn launch_shape(
         |threads: u32, shared_bytes: u32| u64::from(info.multiprocessors) * u64::from(resident(threads, shared_bytes));
     let (blocks, block_threads, shared_bytes) = match generated.grid {
         Grid::Tiles { block_threads, shared_bytes } => {
-            let threads = u64::from(block_threads);
-            let tiles = rows.div_ceil(threads).max(1);
-            let least = rows.div_ceil(threads << ROWS_PER_THREAD_BITS_MAX);
-            (tiles.min(fill(block_threads, shared_bytes)).max(least), block_threads, shared_bytes)
+            let tiles = rows.div_ceil(u64::from(block_threads)).max(1);
+            let blocks = tiles.min(fill(block_threads, shared_bytes)).max(blocks_min(rows, block_threads));
+            (blocks, block_threads, shared_bytes)
         }
         Grid::Batches { block_threads, shared_bytes } => {
             let tiles = rows.div_ceil(u64::from(block_threads)).max(1);
@@ -85,6 +84,11 @@ pub(in crate::exec) fn launch_shape(
     Launch { blocks: blocks.clamp(1, i32::MAX as u64) as u32, block_threads, shared_bytes }
 }
 
+/// Blocks of which no thread adds up more rows than fit its sums.
+pub(super) fn blocks_min(rows: u64, block_threads: u32) -> u64 {
+    rows.div_ceil(u64::from(block_threads) << ROWS_PER_THREAD_BITS_MAX)
+}
+
 /// No more blocks than the device holds at once, if they stride over rows: of later ones, fewer would run together.
 pub(super) fn resident_shape(
     stream: &Stream,
@@ -94,8 +98,7 @@ pub(super) fn resident_shape(
     launch: Launch,
 ) -> Result<Launch> {
     let least = match grid {
-        // No thread adds up more rows than fit its sums.
-        Grid::Tiles { block_threads, .. } => rows.div_ceil(u64::from(block_threads) << ROWS_PER_THREAD_BITS_MAX),
+        Grid::Tiles { block_threads, .. } => blocks_min(rows, block_threads),
         Grid::Batches { .. } | Grid::Count | Grid::Matches => 1,
         Grid::Scatter { .. } => return Ok(launch),
     };
