@@ -13,7 +13,8 @@ use super::environment::Payload;
 use super::value::Value;
 use crate::precomputed::Tabulations;
 use crate::program::{
-    Body, Code, Codes, Declaration, Field, First, Front, Head, Item, Node, Nodes, Params, Statement, Status, Variable,
+    Binding, Body, Code, Codes, Declaration, Field, First, Front, Head, Item, Node, Nodes, Params, Statement, Status,
+    Type, Variable,
 };
 use crate::shapes::{ProbeKind, SourceShape, ValidityForm};
 use crate::value::CType;
@@ -39,6 +40,10 @@ pub(crate) struct Binder {
     pub reads_all: bool,
     /// The rows are those of a block's list.
     pub is_queued: bool,
+    /// The variable of the loop over rows.
+    pub row: Variable,
+    /// 2^this lanes share the matches of a row, until its loop over them is open.
+    pub slice_bits: Option<Field>,
     /// What is loaded and stored by row is not used again soon.
     pub is_streaming: bool,
     /// How many rows are wanted, a parameter; the variable `is_full` says that the lane has seen them taken.
@@ -79,6 +84,8 @@ impl Binder {
             is_partitioned: false,
             reads_all: false,
             is_queued: false,
+            row: Variable::Row,
+            slice_bits: None,
             is_streaming: false,
             wanted: None,
             has_lists: false,
@@ -121,6 +128,12 @@ impl Binder {
     pub(crate) fn fresh(&mut self) -> u32 {
         self.names += 1;
         self.names
+    }
+
+    /// How far the loop over rows goes.
+    pub(crate) fn rows(&mut self) -> Field {
+        let binding = if self.row == Variable::Row { Binding::SourceRows } else { Binding::SlicedRows };
+        self.params.once(Type::Value(CType::U64), binding)
     }
 
     /// Adds a part that all lanes execute, outside of sections.

@@ -322,7 +322,7 @@ fn table(b: &mut Binder, keys: &[Value], shape: &GroupShape, target: &Arc<GroupT
 /// The loop over tiles of rows.
 fn tiles(b: &mut Binder) -> GroupTiles {
     let (control, cancel) = (b.params.control(), b.params.cancel());
-    let rows = b.params.once(Type::Value(CType::U64), Binding::SourceRows);
+    let rows = b.rows();
     let cursors = b.params.once(Type::Output(CType::U64), Binding::Group(GroupPart::Cursors));
     let columns: Vec<(Field, CType)> = b.params.source_values().collect();
     // With thin rows, loads in flight are too few.
@@ -332,7 +332,7 @@ fn tiles(b: &mut Binder) -> GroupTiles {
         steps: b.params.once(Type::Value(CType::U64), Binding::Group(GroupPart::PrefetchSteps)),
         columns: columns.into_iter().map(|(column, _)| column).collect(),
     });
-    GroupTiles { control, cancel, rows, cursors, prefetch, is_queued }
+    GroupTiles { control, cancel, rows, row: b.row, cursors, prefetch, is_queued }
 }
 
 /// The loop over rows that lie by partition, or are cut into pieces.

@@ -6,11 +6,10 @@ use warpjoin_kernels::interpret::{INTERPRET_ITEMS, Operation as Do};
 
 use super::builder::{Builder, Made, Unknown};
 use super::operand::{Next, Operand, Step};
+use super::probe::lookup;
 use crate::program::{
-    Around, BatchItem, Code, Find, First, GroupFrame, GroupTarget, Head, Item, Kernel, MatchLoop, Reservation,
-    Statement, Variable,
+    Around, BatchItem, Code, First, GroupFrame, GroupTarget, Head, Item, Kernel, Reservation, Statement, Variable,
 };
-use crate::shapes::{ProbeKind, Slots, WordSlots};
 use crate::value::CType;
 
 /// Words of each lane for the warp's queue: as many rows as are left of a step, and a warp of them less one.
@@ -25,7 +24,7 @@ pub(super) enum Open {
     /// The loop over the rows of a warp's queue, within the loop from `rows` on that fills it.
     Queue { rows: u32, begin: u32, end: u32 },
     /// The loop over the matches of a row, with the number of the match.
-    Matches { begin: u32, end: u32, index: Operand },
+    Matches { begin: u32, end: u32, index: Operand, step: Operand },
 }
 
 impl<'k> Builder<'k> {
@@ -97,9 +96,8 @@ impl<'k> Builder<'k> {
                     // Its rows come from one turn of the loop to a later one.
                     self.arrays.extend(self.queue.map(|queue| (queue, behind)));
                 }
-                Open::Matches { begin, end, index } => {
-                    let one = self.constant(1);
-                    self.emit(Do::Add, index, &[index, one]);
+                Open::Matches { begin, end, index, step } => {
+                    self.emit(Do::Add, index, &[index, step]);
                     self.close_loop(begin, end);
                 }
             },
@@ -215,7 +213,12 @@ impl<'k> Builder<'k> {
     fn head(&mut self, head: &Head, kernel: &Kernel) -> Made<Open> {
         let begin = self.open_loop();
         let end = self.label();
-        let row = self.declare(Variable::Row, CType::U64);
+        let row = match head {
+            Head::GridStride { row, .. } => *row,
+            Head::Group => Self::row_of_groups(kernel),
+            Head::Open | Head::Turns { .. } | Head::Sample { .. } => Variable::Row,
+        };
+        let row = self.declare(row, CType::U64);
         let alive = self.declare(Variable::Alive, CType::Bool);
         let step = match head {
             Head::Open => return Err(Unknown("a loop without a form")),
@@ -235,103 +238,6 @@ impl<'k> Builder<'k> {
         };
         self.push(step.with(Next::Label(end)));
         Ok(Open::Loop { begin, end })
-    }
-
-    fn find(&mut self, find: &Find) -> Made<()> {
-        let Find { number, alive, key, form, slots, windows } = find;
-        let key = self.code_as(*key, CType::U64)?;
-        let alive = self.variable(*alive)?.operand;
-        let slots = self.field(*slots);
-        let windows = match windows {
-            Some(windows) => self.field(*windows),
-            None => self.constant(0),
-        };
-        let found = self.declare(Variable::Match(*number), CType::U64);
-        if *form == Slots::Bits {
-            let zero = self.constant(0);
-            self.emit(Do::Move, found, &[zero]);
-            let end = self.push_scope(Do::Push, alive)?;
-            let is_there = self.word(Do::IsInBitmap, &[slots, key]);
-            self.emit(Do::MoveIf, alive, &[is_there]);
-            self.pop_scope(end);
-            self.forget();
-            return Ok(());
-        }
-        let (operation, form) = lookup(*form)?;
-        self.push(Step::new(operation, found, &[alive, key, slots, windows]).with(Next::Number(form)));
-        self.forget();
-        Ok(())
-    }
-
-    /// Opens the loop over the matches of a row.
-    fn open_matches(&mut self, matches: &MatchLoop) -> Made<Open> {
-        let MatchLoop { number, kind, alive, sought, stops_when_full, row_list, control, cancel, reserves } = matches;
-        let found = self.variable(Variable::Match(*number))?.operand;
-        let sought = self.variable(*sought)?.operand;
-        let alive = self.variable(*alive)?.operand;
-        let zero = self.constant(0);
-        let (low, shift) = (self.constant(0xffff_ffff), self.constant(32));
-        let count = self.word(Do::And, &[found, low]);
-        let chosen = self.word(Do::Select, &[sought, count, zero]);
-        let count = self.declare(Variable::MatchCount(*number), CType::U64);
-        self.emit(Do::Move, count, &[chosen]);
-        let index = self.declare(Variable::MatchIndex(*number), CType::U64);
-        self.emit(Do::Move, index, &[zero]);
-        if *reserves {
-            let next = self.declare(Variable::NextPlace(*number), CType::U64);
-            let control = self.field(*control);
-            self.emit(Do::ReserveMatches, next, &[control, count]);
-        }
-        let done = (*kind != ProbeKind::Matches).then(|| self.declare(Variable::Done(*number), CType::Bool));
-        if let Some(done) = done {
-            self.emit(Do::Move, done, &[zero]);
-        }
-        let begin = self.open_loop();
-        let is_inside = self.word(Do::LessUnsigned, &[index, count]);
-        let mut more = match (kind, done) {
-            (ProbeKind::Outer, Some(done)) => {
-                let is_last = self.word(Do::Equal, &[index, count]);
-                let is_alone = self.word(Do::Not, &[done]);
-                let is_alone = self.word(Do::And, &[is_last, is_alone]);
-                let more = self.word(Do::Or, &[is_inside, is_alone]);
-                self.word(Do::And, &[alive, more])
-            }
-            (_, Some(done)) => {
-                let is_open = self.word(Do::Not, &[done]);
-                self.word(Do::And, &[is_inside, is_open])
-            }
-            (_, None) => is_inside,
-        };
-        if *stops_when_full {
-            let full = self.lanes(1);
-            self.emit(Do::IsFull, full, &[]);
-            let goes_on = self.word(Do::Not, &[full]);
-            more = self.word(Do::And, &[more, goes_on]);
-        }
-        let end = self.label();
-        self.push(Step::new(Do::WhileAny, Operand::NONE, &[more]).with(Next::Label(end)));
-        let (control, cancel) = (self.field(*control), self.field(*cancel));
-        self.emit(Do::MatchTurn, Operand::NONE, &[control, cancel]);
-        let in_turn = self.declare(Variable::AliveInTurn(*number), CType::Bool);
-        self.emit(Do::Move, in_turn, &[more]);
-        let matched = if *kind == ProbeKind::Outer {
-            let is_match = self.word(Do::And, &[more, is_inside]);
-            let matched = self.declare(Variable::MatchInTurn(*number), CType::Bool);
-            self.emit(Do::Move, matched, &[is_match]);
-            matched
-        } else {
-            in_turn
-        };
-        let row_list = self.field(*row_list);
-        let scope = self.push_scope(Do::Push, matched)?;
-        let first = self.word(Do::ShiftRightUnsigned, &[found, shift]);
-        let place = self.word(Do::Add, &[first, index]);
-        let row = self.word(Do::Load32, &[row_list, place]);
-        self.pop_scope(scope);
-        // Rows that no lane has looked up are those of no match.
-        let row = self.word(Do::Select, &[matched, row, zero]);
-        self.set_variable(Variable::BuildRow(*number), row, CType::U64);
-        Ok(Open::Matches { begin, end, index })
     }
 
     fn reserve(&mut self, reservation: &Reservation) -> Made<()> {
@@ -467,16 +373,4 @@ impl<'k> Builder<'k> {
 fn is_assigned_once(variable: Variable, statements: &[Statement]) -> bool {
     let sets = |statement: &&Statement| matches!(statement, Statement::Assign(set, _) if *set == variable);
     matches!(variable, Variable::Hoisted(_)) && statements.iter().filter(sets).count() == 1
-}
-
-/// How keys are looked up, and the number that goes with it.
-fn lookup(form: Slots) -> Made<(Do, u32)> {
-    Ok(match form {
-        Slots::Direct(slots) if slots.bytes == 4 => (Do::Find4, 0),
-        Slots::Direct(_) => (Do::Find8, 0),
-        Slots::Words(WordSlots { bytes: 4, key_bits }) => (Do::FindWord4, key_bits),
-        Slots::Words(WordSlots { key_bits, .. }) => (Do::FindWord8, key_bits),
-        Slots::Pairs { lanes } => (Do::FindPair, lanes),
-        Slots::Bits => return Err(Unknown("a bitmap that rows are looked up in together")),
-    })
 }

@@ -10,7 +10,9 @@ use warpjoin_kernels::interpret::{
 use super::builder::{Builder, Made, Unknown};
 use super::operand::{ListEntry, Next, Operand, ProgramKind, Shared, Step};
 use super::value::is_wide;
-use crate::program::{Accumulate, Around, Field, GroupFrame, GroupLoop, GroupTarget, Kernel, Slot, TableFields};
+use crate::program::{
+    Accumulate, Around, Field, GroupFrame, GroupLoop, GroupTarget, Kernel, Slot, TableFields, Variable,
+};
 use crate::shapes::{AccumulatorKind, GroupMode, PreAggregation};
 use crate::value::CType;
 
@@ -196,6 +198,14 @@ impl Builder<'_> {
             GroupLoop::Walk(_) => self.emit(Do::CloseWalk, Operand::NONE, &[]),
         }
         Ok(())
+    }
+
+    /// The variable of the loop over the rows of a group-by.
+    pub(super) fn row_of_groups(kernel: &Kernel) -> Variable {
+        match &kernel.around {
+            Around::Groups { frame: GroupFrame::Table { rows: GroupLoop::Tiles(tiles), .. }, .. } => tiles.row,
+            _ => Variable::Row,
+        }
     }
 
     /// The loop over the rows of a group-by.

@@ -12,6 +12,7 @@ mod matches;
 mod operand;
 mod partition;
 mod passes;
+mod probe;
 mod program;
 mod simplify;
 mod statement;

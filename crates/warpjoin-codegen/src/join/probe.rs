@@ -117,8 +117,19 @@ fn open_matches(b: &mut Binder, kind: ProbeKind, alive: Variable, join: usize) -
     let number = join as u32;
     let stops_when_full = !kind.is_existence() && b.wanted.is_some();
     let sought = b.alive;
-    let matches =
-        MatchLoop { number, kind, alive, sought, stops_when_full, row_list, control, cancel, reserves: false };
+    let slice_bits = if kind == ProbeKind::Matches { b.slice_bits.take() } else { None };
+    let matches = MatchLoop {
+        number,
+        kind,
+        alive,
+        sought,
+        stops_when_full,
+        row_list,
+        control,
+        cancel,
+        reserves: false,
+        slice_bits,
+    };
     b.item(Item::OpenMatches(matches));
     b.alive = if kind == ProbeKind::Outer { Variable::MatchInTurn(number) } else { Variable::AliveInTurn(number) };
     b.variable(Variable::BuildRow(number), CType::U64)

@@ -12,13 +12,16 @@ use super::batch::{BATCH_BLOCKS, Batch};
 use super::matches::{self, Matches};
 use super::partition::partition;
 use super::queue;
+use super::slices::{can_slice, open_slices};
 use super::source::open_source;
 use super::steps::{bind_step, pass_step};
 use crate::bind::{Binder, Environment, FrontPlace, HeadPlace};
 use crate::constants::{Constants, PIPELINE_BLOCK_THREADS};
 use crate::interpret::Program;
 use crate::precomputed::Lookup;
-use crate::program::{Around, Binding, GroupFrame, GroupLoop, Head, Kernel, QUEUE_HEAD_BYTES, Type, queue_bytes};
+use crate::program::{
+    Around, Binding, GroupFrame, GroupLoop, Head, Kernel, QUEUE_HEAD_BYTES, Type, Variable, queue_bytes,
+};
 use crate::shapes::{
     GroupLimits, GroupShape, JoinShape, MatchForm, Packing, PartitionStage, PayloadForm, RowShape, Sink, SortShape,
     SourceShape, Step,
@@ -76,8 +79,8 @@ impl GeneratedPipeline {
 /// How rows are spread over threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grid {
-    /// A row a thread, grid stride.
-    Tiles { block_threads: u32, shared_bytes: u32 },
+    /// A row a thread, grid stride. `is_sliced`: several threads may share a row ([`Binding::SliceBits`]).
+    Tiles { block_threads: u32, shared_bytes: u32, is_sliced: bool },
     /// `batch::ITEMS` rows a thread, grid stride, [`BATCH_BLOCKS`] blocks a multiprocessor.
     Batches { block_threads: u32, shared_bytes: u32 },
     /// [`warpjoin_kernels::partition::PARTITION_ITEMS`] rows a thread, grid stride, a counter a partition.
@@ -200,14 +203,19 @@ fn bind_tiles(b: &mut Binder, source: &SourceShape, steps: &[Step], sink: &Sink)
     if let Sink::Limit { wanted, .. } = sink {
         b.wanted = Some(b.params.add(number, Binding::Word(*wanted)));
     }
-    let mut environment = open_source(b, source);
     let (mut rest, mut probes, mut front) = (steps, 0, None);
-    if let Some((tests, behind)) = queue::split(source, steps, sink) {
+    let environment = if let Some((tests, behind)) = queue::split(source, steps, sink) {
         let (left, tested) = bind_front(b, source, tests, &place, &mut probes)?;
-        (environment, rest, front) = (left, behind, Some(tested));
-    }
+        (rest, front) = (behind, Some(tested));
+        left
+    } else {
+        if !b.is_partitioned && can_slice(steps, sink) {
+            open_slices(b);
+        }
+        open_source(b, source)
+    };
     let (shape, mut frame) = bind_rest(b, environment, rest, probes, sink)?;
-    let (rows, control) = (b.params.once(number, Binding::SourceRows), b.params.control());
+    let (rows, control) = (b.rows(), b.params.control());
     let block_threads = frame.block_threads;
     let wanted = b.wanted.map(|wanted| [control, wanted]);
     let is_ordered = frame.head.is_some();
@@ -215,7 +223,7 @@ fn bind_tiles(b: &mut Binder, source: &SourceShape, steps: &[Step], sink: &Sink)
     let head = match (frame.head.take(), &front) {
         (Some(head), _) => head,
         (None, Some(_)) => Head::Turns { rows, block_threads },
-        (None, None) => Head::GridStride { rows, block_threads, wanted },
+        (None, None) => Head::GridStride { rows, row: b.row, block_threads, wanted },
     };
     b.end_head(&place, head);
     if let Some(front) = front {
@@ -223,7 +231,7 @@ fn bind_tiles(b: &mut Binder, source: &SourceShape, steps: &[Step], sink: &Sink)
         b.place_front(&front, block_threads, offset, is_ordered)?;
         shared_bytes = offset + queue_bytes(block_threads);
     }
-    let grid = Grid::Tiles { block_threads, shared_bytes };
+    let grid = Grid::Tiles { block_threads, shared_bytes, is_sliced: b.row == Variable::SlicedRow };
     Ok((shape, frame, grid))
 }
 

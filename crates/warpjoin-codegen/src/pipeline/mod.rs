@@ -1,7 +1,7 @@
 //! Whole kernels: source, steps, sink, and the loop over rows around them.
 //!
 //! `kernel.rs` frames a kernel, with a loop over tiles of rows. Loops of other kinds are in `batch.rs`, `matches.rs`,
-//! `partition.rs` and `queue.rs`. `key.rs` is what a kernel follows from. Must not know how a step or a sink does its work.
+//! `partition.rs` and `queue.rs`; `slices.rs` has several lanes share a row. `key.rs` is what a kernel follows from. Must not know how a step or a sink does its work.
 
 mod batch;
 mod kernel;
@@ -9,6 +9,7 @@ mod key;
 mod matches;
 mod partition;
 mod queue;
+mod slices;
 mod source;
 mod steps;
 #[cfg(test)]

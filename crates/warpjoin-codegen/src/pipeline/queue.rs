@@ -3,7 +3,7 @@
 //!
 //! The sink's places are reserved for as many rows at a time as a block has threads, not for those that are left of as many.
 
-use crate::shapes::{FilterTest, ProbeKey, ProbeKind, ProbeStep, Sink, Slots, SourceShape, Step};
+use crate::shapes::{ProbeKey, ProbeKind, ProbeStep, Sink, Slots, SourceShape, Step};
 
 /// The tests, and the steps behind them; `None` for pipelines of other kinds.
 pub(super) fn split<'s>(source: &SourceShape, steps: &'s [Step], sink: &Sink) -> Option<(&'s [Step], &'s [Step])> {
@@ -25,10 +25,9 @@ fn is_test(step: &Step) -> bool {
 }
 
 fn is_test_of_table(probe: &ProbeStep) -> bool {
-    let is_of_filter = probe.filter.is_some_and(|test| test != FilterTest::Table);
     let shape = &probe.shape;
     let is_of_lane = !matches!(shape.slots, Slots::Pairs { lanes: 2.. });
-    let is_found = is_of_filter || shape.unique && !shape.is_hashed() && is_of_lane;
+    let is_found = probe.is_of_filter() || shape.unique && !shape.is_hashed() && is_of_lane;
     let is_kind = matches!(probe.kind, ProbeKind::Semi | ProbeKind::Matches);
     let is_plain = is_kind && probe.residual.is_none() && !probe.is_counted;
     is_plain && is_found && matches!(probe.key, ProbeKey::Exprs(_))

@@ -115,7 +115,7 @@ fn head_text(head: &Head, group_head: &str) -> String {
     match head {
         Head::Open => String::new(),
         Head::Group => group_head.to_string(),
-        Head::GridStride { rows, block_threads, wanted } => {
+        Head::GridStride { rows, row, block_threads, wanted } => {
             let (before, stop) = match wanted {
                 Some([control, wanted]) => (
                     "    bool is_full = false;\n    u64 turn = 0;\n",
@@ -126,8 +126,8 @@ fn head_text(head: &Head, group_head: &str) -> String {
             format!(
                 "{before}    const u64 tiles = ({rows} + {last}) / {block_threads};\n    \
                  for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{\n{stop}        \
-                 const u64 row = tile * {block_threads} + threadIdx.x;\n        \
-                 bool alive = row < {rows};\n",
+                 const u64 {row} = tile * {block_threads} + threadIdx.x;\n        \
+                 bool alive = {row} < {rows};\n",
                 last = block_threads - 1
             )
         }

@@ -42,7 +42,8 @@ fn look_up(text: &mut Text, nodes: &Nodes, find: &Find) {
 
 /// Opens the loop over the matches of a row.
 pub(super) fn open_matches(text: &mut Text, matches: &MatchLoop) {
-    let MatchLoop { number, kind, alive, sought, stops_when_full, row_list, control, cancel, reserves } = matches;
+    let MatchLoop { number, kind, alive, sought, stops_when_full, row_list, control, cancel, reserves, slice_bits } =
+        matches;
     let [index, count, done, found, in_turn, match_in_turn, row] = [
         Variable::MatchIndex(*number),
         Variable::MatchCount(*number),
@@ -58,7 +59,11 @@ pub(super) fn open_matches(text: &mut Text, matches: &MatchLoop) {
     }
     if *reserves {
         let next = Variable::NextPlace(*number);
-        text.push(&format!("u64 {next} = reserve_matches(&{control}[WJ_CONTROL_ROWS], {count});"));
+        let own = match slice_bits {
+            Some(bits) => format!("({count} + slices - 1 - slice) >> {bits}"),
+            None => count.to_string(),
+        };
+        text.push(&format!("u64 {next} = reserve_matches(&{control}[WJ_CONTROL_ROWS], {own});"));
     }
     let more = match kind {
         ProbeKind::Matches => format!("{index} < {count}"),
@@ -66,7 +71,11 @@ pub(super) fn open_matches(text: &mut Text, matches: &MatchLoop) {
         ProbeKind::Outer => format!("{alive} && ({index} < {count} || ({index} == {count} && !{done}))"),
     };
     let more = if *stops_when_full { format!("!is_full && ({more})") } else { more };
-    text.open(&format!("for (u64 {index} = 0; !is_vain && __any_sync(0xffffffffu, {more}); ++{index})"));
+    let (begin, next) = match slice_bits {
+        Some(_) => (Variable::Slice.to_string(), format!("{index} += {}", Variable::Slices)),
+        None => ("0".to_string(), format!("++{index}")),
+    };
+    text.open(&format!("for (u64 {index} = {begin}; !is_vain && __any_sync(0xffffffffu, {more}); {next})"));
     text.open("if (++match_turns % WJ_MATCH_TURNS == 0)");
     text.push(&format!(
         "is_vain = is_aborted({control}, {cancel}, match_turns / WJ_MATCH_TURNS, WJ_MATCH_CANCEL_TURNS);"

@@ -14,7 +14,7 @@ use super::variable::Variable;
 pub(crate) enum Item {
     /// Closes the block that was opened last.
     Close,
-    /// Opens the loop over rows, with [`Variable::Row`] and [`Variable::Alive`].
+    /// Opens the loop over rows, with [`Variable::Row`] or [`Variable::SlicedRow`], and [`Variable::Alive`].
     Head(Head),
     /// Of all lanes.
     Statement(Statement),
@@ -107,7 +107,7 @@ pub(crate) enum Head {
     /// Not known yet: the sink decides it.
     Open,
     /// A row a thread, grid stride. With the control block and how many rows are wanted, blocks stop once there are enough.
-    GridStride { rows: Field, block_threads: u32, wanted: Option<[Field; 2]> },
+    GridStride { rows: Field, row: Variable, block_threads: u32, wanted: Option<[Field; 2]> },
     /// Turns of [`TURN_ITEMS`](super::TURN_ITEMS) rows a thread, grid stride, each with a list of the rows that are left.
     Turns { rows: Field, block_threads: u32 },
     /// One row of each stride, at a place within it that does not repeat.

@@ -6,6 +6,7 @@ use warpjoin_kernels::group::BLOCK_HEAD_WORDS;
 
 use super::code::Code;
 use super::params::Field;
+use super::variable::Variable;
 use crate::shapes::{AccumulatorKind, GroupMode, PreAggregation};
 use crate::value::CType;
 
@@ -78,6 +79,8 @@ pub(crate) struct GroupTiles {
     pub control: Field,
     pub cancel: Field,
     pub rows: Field,
+    /// [`Variable::Row`] or [`Variable::SlicedRow`].
+    pub row: Variable,
     pub cursors: Field,
     pub prefetch: Option<Prefetch>,
     /// Turns have lists of the rows that are left (see [`Front`](super::Front)).

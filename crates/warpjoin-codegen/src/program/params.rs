@@ -13,6 +13,10 @@ pub enum Binding {
     Word(u64),
     /// Rows of the source shard.
     SourceRows,
+    /// The same, times the lanes that share the matches of a row.
+    SlicedRows,
+    /// Bits of the number of these lanes.
+    SliceBits,
     /// Rows of the source on the devices before.
     SourceFirstRow,
     /// Values of a column of the source shard.

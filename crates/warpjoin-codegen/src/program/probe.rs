@@ -33,4 +33,6 @@ pub(crate) struct MatchLoop {
     pub cancel: Field,
     /// Each match becomes a row: their places are reserved before the loop.
     pub reserves: bool,
+    /// The row's matches are shared by 2^this lanes, each with one of [`Variable::Slices`].
+    pub slice_bits: Option<Field>,
 }

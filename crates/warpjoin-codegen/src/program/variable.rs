@@ -12,6 +12,11 @@ pub(crate) enum Variable {
     Hoisted(u32),
     /// The row of the source.
     Row,
+    /// The lane's number among those of all rows, where several share the matches of a row; which of these it is, and how
+    /// many they are.
+    SlicedRow,
+    Slice,
+    Slices,
     /// The row's place in the output.
     Place,
     /// Whether the lane's row is still in.

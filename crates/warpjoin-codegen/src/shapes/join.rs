@@ -26,6 +26,13 @@ pub struct ProbeStep {
     pub is_counted: bool,
 }
 
+impl ProbeStep {
+    /// Whether it only tests, by something else than the table.
+    pub(crate) fn is_of_filter(&self) -> bool {
+        self.filter.is_some_and(|test| test != FilterTest::Table)
+    }
+}
+
 /// How a runtime filter tells that a key is none of a build's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FilterTest {

@@ -9,7 +9,7 @@ use crate::shapes::PreAggregation;
 
 /// Opens the table, and writes the loop over tiles with the flush in it.
 pub(super) fn frame(target: &GroupTarget, tiles: &GroupTiles, threads: u32, around: &mut Around) {
-    let GroupTiles { control, cancel, rows, cursors, prefetch, is_queued } = tiles;
+    let GroupTiles { control, cancel, rows, row, cursors, prefetch, is_queued } = tiles;
     let words = target.block_words();
     let (table_slots, step) = match target.front {
         PreAggregation::None => (0, "false"),
@@ -40,8 +40,8 @@ pub(super) fn frame(target: &GroupTarget, tiles: &GroupTiles, threads: u32, arou
             "        u64 next = order.row(turn);\n\
              #pragma unroll 1\n        \
              for (u32 item = 0; item < order.items; ++item) {{\n{choose}        \
-             const u64 row = next;\n        \
-             bool alive = row < {rows};\n{ahead}        \
+             const u64 {row} = next;\n        \
+             bool alive = {row} < {rows};\n{ahead}        \
              next += {threads};\n"
         )
     };

@@ -23,6 +23,8 @@ pub(super) struct Binder<'a> {
     /// First row of the chunk, among the rows of the device; the field after it is the number of rows.
     pub first: u64,
     pub rows: u64,
+    /// 2^this lanes share the matches of a row.
+    pub slice_bits: u32,
     /// Columns of the chunk that were brought to the device.
     pub staged: Option<&'a StagedChunk>,
 }
@@ -55,6 +57,8 @@ impl<'a> Binder<'a> {
         Ok(match binding {
             Binding::Word(word) => Arg::U64(*word),
             Binding::SourceRows => Arg::U64(self.rows),
+            Binding::SlicedRows => Arg::U64(self.rows << self.slice_bits),
+            Binding::SliceBits => Arg::U64(self.slice_bits.into()),
             Binding::SourceFirstRow => {
                 let before: u64 = (0..self.device).map(|device| source.shard_rows(device)).sum();
                 Arg::U64(before + self.first)

@@ -13,7 +13,7 @@ use warpjoin_plan::options::ExecOptions;
 
 use super::binder::Binder;
 use super::interpreted::Interpreted;
-use super::shape::{launch_shape, resident_shape};
+use super::shape::{launch_shape, resident_shape, slice_bits};
 use super::staging::{HostPart, Staging, bits_of, parts_on_host, staged_rows};
 use super::target::Target;
 use super::tier::PipelineKernels;
@@ -155,13 +155,15 @@ impl Lane<'_> {
                 self.work.host_read_bytes += rows * bits_of(&job.on_host[device]) / 8;
             }
             let columns = &*job.columns;
-            let binder = Binder { device, relation, columns, target, lookups, control, cancel, first, rows, staged };
+            let slice_bits = slice_bits(stream.device().info(), rows, generated.grid);
+            let binder =
+                Binder { device, relation, columns, target, lookups, control, cancel, first, rows, slice_bits, staged };
             let args = generated.bindings.iter().map(|binding| binder.arg(binding)).collect::<Result<Vec<_>>>()?;
             let launch = launch_shape(&stream, rows, generated, relation, bits);
             match &interpreted {
-                Some(interpreted) => interpreted.launch(&stream, kernel, rows, launch, args)?,
+                Some(interpreted) => interpreted.launch(&stream, kernel, rows << slice_bits, launch, args)?,
                 None => {
-                    let launch = resident_shape(&stream, kernel, rows, generated.grid, launch)?;
+                    let launch = resident_shape(&stream, kernel, rows << slice_bits, generated.grid, launch)?;
                     self.stream.launch(kernel, launch, &args[..])?;
                 }
             }

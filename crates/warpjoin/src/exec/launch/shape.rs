@@ -8,6 +8,9 @@ use warpjoin_kernels::partition::{PARTITION_ITEMS, PARTITION_THREADS_MANY};
 
 use crate::exec::relation::{Relation, Source, threads_of};
 
+/// More lanes than this do not share a row: each looks its key up.
+const SLICE_BITS_MAX: u32 = 10;
+
 /// A grid whose threads stride over rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Strides {
@@ -51,7 +54,8 @@ pub(in crate::exec) fn launch_shape(
     let fill =
         |threads: u32, shared_bytes: u32| u64::from(info.multiprocessors) * u64::from(resident(threads, shared_bytes));
     let (blocks, block_threads, shared_bytes) = match generated.grid {
-        Grid::Tiles { block_threads, shared_bytes } => {
+        Grid::Tiles { block_threads, shared_bytes, .. } => {
+            let rows = rows << slice_bits(info, rows, generated.grid);
             let tiles = rows.div_ceil(u64::from(block_threads)).max(1);
             let blocks = tiles.min(fill(block_threads, shared_bytes)).max(blocks_min(rows, block_threads));
             (blocks, block_threads, shared_bytes)
@@ -82,6 +86,16 @@ pub(in crate::exec) fn launch_shape(
         }
     };
     Launch { blocks: blocks.clamp(1, i32::MAX as u64) as u32, block_threads, shared_bytes }
+}
+
+/// Lanes that share the matches of a row, as a power of two: as many as the device runs threads at once, if there are fewer
+/// rows.
+pub(super) fn slice_bits(info: &DeviceInfo, rows: u64, grid: Grid) -> u32 {
+    if !matches!(grid, Grid::Tiles { is_sliced: true, .. }) {
+        return 0;
+    }
+    let threads = u64::from(info.multiprocessors) * u64::from(info.threads_per_multiprocessor);
+    threads.checked_div(rows).unwrap_or(0).checked_ilog2().unwrap_or(0).min(SLICE_BITS_MAX)
 }
 
 /// Blocks of which no thread adds up more rows than fit its sums.

@@ -1,0 +1,122 @@
+//! Joins of few rows that have many matches, which several lanes of a device share.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
+use common::int_plans::{batch, below, join, scan, sums};
+use warpjoin::exec;
+use warpjoin::plan::{JoinKind, Plan};
+use warpjoin::{CodeTier, ExecOptions, JoinForm, Session, Table, TableBuilder};
+use warpjoin_device::{SimOptions, open_simulated};
+
+/// Rows of each build side.
+const BUILD_ROWS: i64 = 700;
+/// Keys of each build side; a probe row may have a key that is none of them.
+const KEYS: i64 = 3;
+
+type Row = Vec<i64>;
+
+fn table(session: &Arc<Session>, rows: impl Iterator<Item = (i64, i64)>) -> Arc<Table> {
+    let (keys, values) = rows.unzip();
+    let rows = batch(vec![("key", keys), ("value", values)]);
+    let mut builder = TableBuilder::new(session.device_set(), rows.schema());
+    builder.push(&rows).unwrap();
+    Arc::new(builder.finish().unwrap())
+}
+
+/// Rows in order; columns of one type.
+fn rows(batches: &[RecordBatch]) -> Vec<Row> {
+    let of_batch = |batch: &RecordBatch| {
+        let row = |row| batch.columns().iter().map(|column| column.as_primitive::<Int64Type>().value(row)).collect();
+        (0..batch.num_rows()).map(row).collect::<Vec<Row>>()
+    };
+    let mut rows: Vec<Row> = batches.iter().flat_map(of_batch).collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// Sums of the last column by the first.
+fn summed(rows: &[Row]) -> Vec<Row> {
+    let mut sums = BTreeMap::<i64, i64>::new();
+    rows.iter().for_each(|row| *sums.entry(row[0]).or_default() += row[row.len() - 1]);
+    sums.into_iter().map(|(key, sum)| vec![key, sum]).collect()
+}
+
+#[test]
+fn each_match_is_one_row_however_many_lanes_share_them() {
+    let build: Vec<(i64, i64)> = (0..BUILD_ROWS).map(|i| (i % KEYS, i)).collect();
+    for devices in [1, 2] {
+        let devices = open_simulated(&SimOptions { devices, ..SimOptions::default() }).unwrap();
+        let session = Session::new(devices).unwrap();
+        let build_table = table(&session, build.iter().copied());
+        for probe_rows in [0, 1, 2, 7, 33, 1000] {
+            let probe: Vec<(i64, i64)> = (0..probe_rows).map(|i| (i % (KEYS + 1), i)).collect();
+            let probe_table = table(&session, probe.iter().copied());
+            // Key, value of the build row, value of the probe row.
+            let mut joined: Vec<Row> = vec![];
+            for &(key, value) in &probe {
+                let matches = build.iter().filter(|(of_build, _)| *of_build == key);
+                joined.extend(matches.map(|&(_, of_build)| vec![key, of_build, value]));
+            }
+            joined.sort_unstable();
+            let kept: Vec<Row> = joined.iter().filter(|row| row[1] < 20).cloned().collect();
+            let once = |build: Plan| join(build, scan(&probe_table), (0, 0), JoinKind::Inner, vec![0, 1, 3]);
+            // The matches of each of which a second join has more: pairs of build rows and a probe row.
+            let twice = join(
+                scan(&build_table),
+                once(below(scan(&build_table), 1, 20)),
+                (0, 0),
+                JoinKind::Inner,
+                vec![2, 3, 1],
+            );
+            let mut pairs: Vec<Row> = vec![];
+            for row in &kept {
+                let matches = build.iter().filter(|(key, _)| *key == row[0]);
+                pairs.extend(matches.map(|&(_, value)| vec![row[0], row[1], value]));
+            }
+            pairs.sort_unstable();
+            let cases = [
+                ("rows", once(scan(&build_table)), joined.clone()),
+                ("some rows", below(once(scan(&build_table)), 1, 20), kept),
+                (
+                    "sums",
+                    sums(once(scan(&build_table)), 0, 1),
+                    summed(&joined.iter().map(|r| vec![r[0], r[1]]).collect::<Vec<_>>()),
+                ),
+                (
+                    "sums by row",
+                    sums(once(scan(&build_table)), 2, 1),
+                    summed(&joined.iter().map(|r| vec![r[2], r[1]]).collect::<Vec<_>>()),
+                ),
+                ("two joins", twice.clone(), pairs.clone()),
+                (
+                    "sums of two joins",
+                    sums(twice, 1, 2),
+                    summed(&pairs.iter().map(|r| vec![r[1], r[2]]).collect::<Vec<_>>()),
+                ),
+            ];
+            for (name, plan, expected) in &cases {
+                for code_tier in [CodeTier::Compiled, CodeTier::Interpreted] {
+                    let options = ExecOptions {
+                        code_tier,
+                        join_form: Some(JoinForm::HashTable),
+                        join_order: exec::JoinOrder::AsGiven,
+                        ..ExecOptions::default()
+                    };
+                    let output = exec::run(&session, plan, &[], &options).unwrap();
+                    assert!(
+                        rows(&output.batches) == *expected,
+                        "{name} of {probe_rows} rows, {code_tier:?}: {} rows, not {}",
+                        rows(&output.batches).len(),
+                        expected.len()
+                    );
+                }
+            }
+        }
+    }
+}
