@@ -54,7 +54,7 @@ fn each_match_is_one_row_however_many_lanes_share_them() {
         let devices = open_simulated(&SimOptions { devices, ..SimOptions::default() }).unwrap();
         let session = Session::new(devices).unwrap();
         let build_table = table(&session, build.iter().copied());
-        for probe_rows in [0, 1, 2, 7, 33, 1000] {
+        for probe_rows in [0, 1, 2, 31, 32, 33, 129, 1000] {
             let probe: Vec<(i64, i64)> = (0..probe_rows).map(|i| (i % (KEYS + 1), i)).collect();
             let probe_table = table(&session, probe.iter().copied());
             // Key, value of the build row, value of the probe row.
@@ -66,7 +66,7 @@ fn each_match_is_one_row_however_many_lanes_share_them() {
             joined.sort_unstable();
             let kept: Vec<Row> = joined.iter().filter(|row| row[1] < 20).cloned().collect();
             let once = |build: Plan| join(build, scan(&probe_table), (0, 0), JoinKind::Inner, vec![0, 1, 3]);
-            // The matches of each of which a second join has more: pairs of build rows and a probe row.
+            // Each row of the first join has many matches in the second.
             let twice = join(
                 scan(&build_table),
                 once(below(scan(&build_table), 1, 20)),
@@ -101,9 +101,17 @@ fn each_match_is_one_row_however_many_lanes_share_them() {
                 ),
             ];
             for (name, plan, expected) in &cases {
-                for code_tier in [CodeTier::Compiled, CodeTier::Interpreted] {
+                // In chunks, and with tables that grow, too.
+                for (code_tier, chunk_rows) in [
+                    (CodeTier::Compiled, None),
+                    (CodeTier::Compiled, Some(128)),
+                    (CodeTier::Interpreted, None),
+                    (CodeTier::Interpreted, Some(128)),
+                ] {
                     let options = ExecOptions {
                         code_tier,
+                        chunk_rows,
+                        first_capacity: chunk_rows.map(|_| 1),
                         join_form: Some(JoinForm::HashTable),
                         join_order: exec::JoinOrder::AsGiven,
                         ..ExecOptions::default()
@@ -111,7 +119,7 @@ fn each_match_is_one_row_however_many_lanes_share_them() {
                     let output = exec::run(&session, plan, &[], &options).unwrap();
                     assert!(
                         rows(&output.batches) == *expected,
-                        "{name} of {probe_rows} rows, {code_tier:?}: {} rows, not {}",
+                        "{name} of {probe_rows} rows, {code_tier:?}, chunks {chunk_rows:?}: {} rows, not {}",
                         rows(&output.batches).len(),
                         expected.len()
                     );

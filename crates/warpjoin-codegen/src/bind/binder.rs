@@ -42,7 +42,7 @@ pub(crate) struct Binder {
     pub is_queued: bool,
     /// The variable of the loop over rows.
     pub row: Variable,
-    /// 2^this lanes share the matches of a row, until its loop over them is open.
+    /// 2^this lanes share the matches of a row; taken by the first loop over matches.
     pub slice_bits: Option<Field>,
     /// What is loaded and stored by row is not used again soon.
     pub is_streaming: bool,

@@ -1,7 +1,7 @@
-//! Rows whose matches several lanes share, each taking one of so many: where a launch has fewer rows than the device runs
-//! threads, most would have nothing to do while a few go over long lists.
+//! Several lanes share a row's matches: each of 2^n lanes takes every 2^n-th. Where a device has fewer rows than it runs threads,
+//! most threads would have nothing to do while a few go over long lists.
 //!
-//! Every lane of a row tests it and looks its key up. How many share a row is chosen for each launch.
+//! Every lane of a row tests it and looks its key up. How many share a row is chosen when the pipeline runs.
 
 use crate::bind::Binder;
 use crate::program::{Binding, Op, Statement, Type, Variable};

@@ -12,10 +12,11 @@ pub(crate) enum Variable {
     Hoisted(u32),
     /// The row of the source.
     Row,
-    /// The lane's number among those of all rows, where several share the matches of a row; which of these it is, and how
-    /// many they are.
+    /// Where several lanes share the matches of a row: the lane's number among the lanes of all rows.
     SlicedRow,
+    /// Its number among the lanes of its row.
     Slice,
+    /// The number of lanes of each row.
     Slices,
     /// The row's place in the output.
     Place,

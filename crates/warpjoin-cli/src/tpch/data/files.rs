@@ -67,7 +67,7 @@ impl ParquetFiles<'_> {
         fs::create_dir_all(self.folder).map_err(CliError::file(self.folder))?;
         match fs::read_to_string(self.folder.join(SCALE_FILE)) {
             Ok(text) if text.trim() != self.scale.to_string() => Err(CliError::Usage(format!(
-                "{} has tables of scale {}: choose --scale {0} or another folder",
+                "{} has tables of scale {}: choose --scale {1} or another folder",
                 self.folder.display(),
                 text.trim()
             ))),

@@ -17,7 +17,7 @@ use super::estimate::{Estimate, PartitionedGroups};
 use super::pieces::{Cut, OrderedColumn};
 use super::target::{GroupRoom, GroupsSink};
 use crate::exec::decision::RuntimeDecision;
-use crate::exec::launch::launch_shape;
+use crate::exec::launch::{launch_shape, slice_bits};
 use crate::exec::query::Query;
 use crate::exec::relation::{ColumnRanges, GroupShard, GroupTable, PartitionChoice, Relation, Source, are_apart};
 
@@ -337,7 +337,8 @@ impl Query<'_> {
     ) -> GroupRoom {
         let packed_bits = shape.packing.single_word_bits().unwrap_or(64);
         let rows = relation.source.shard_rows(device);
-        let grid = launch_shape(&self.streams[device], rows, generated, relation, 0);
+        let slice_bits = slice_bits(self.streams[device].device().info(), rows, generated.grid);
+        let grid = launch_shape(&self.streams[device], rows << slice_bits, generated, relation, 0);
         let blocks = u64::from(grid.blocks);
         let slots = match shape.mode {
             GroupMode::Global => 1,

@@ -140,6 +140,7 @@ impl Lane<'_> {
         let all_rows = relation.source.shard_rows(device);
         let bits = if let Target::Partition(partition) = target { partition.bits } else { 0 };
         let chunk_rows = job.chunk_rows.unwrap_or(u64::MAX);
+        let slice_bits = slice_bits(stream.device().info(), all_rows, generated.grid);
         let kernel = &job.kernels.kernels[device];
         let interpreted =
             job.kernels.interpret.then(|| Interpreted::open(&stream, relation, generated, bits)).transpose()?;
@@ -155,11 +156,10 @@ impl Lane<'_> {
                 self.work.host_read_bytes += rows * bits_of(&job.on_host[device]) / 8;
             }
             let columns = &*job.columns;
-            let slice_bits = slice_bits(stream.device().info(), rows, generated.grid);
             let binder =
                 Binder { device, relation, columns, target, lookups, control, cancel, first, rows, slice_bits, staged };
             let args = generated.bindings.iter().map(|binding| binder.arg(binding)).collect::<Result<Vec<_>>>()?;
-            let launch = launch_shape(&stream, rows, generated, relation, bits);
+            let launch = launch_shape(&stream, rows << slice_bits, generated, relation, bits);
             match &interpreted {
                 Some(interpreted) => interpreted.launch(&stream, kernel, rows << slice_bits, launch, args)?,
                 None => {

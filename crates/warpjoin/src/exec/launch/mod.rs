@@ -17,7 +17,7 @@ mod tier;
 
 pub(super) use lane::{Job, Lane};
 pub(super) use members::share_of;
-pub(super) use shape::launch_shape;
 pub(crate) use shape::{Strides, TileLaunch, partition_launch};
+pub(super) use shape::{launch_shape, slice_bits};
 pub(super) use sink::{DeviceSink, Pushed};
 pub(super) use target::{GroupPieces, GroupTarget, PartitionTarget, SketchTarget, Target};

@@ -8,7 +8,7 @@ use warpjoin_kernels::partition::{PARTITION_ITEMS, PARTITION_THREADS_MANY};
 
 use crate::exec::relation::{Relation, Source, threads_of};
 
-/// More lanes than this do not share a row: each looks its key up.
+/// Maximum of [`slice_bits`]: every lane looks the key up.
 const SLICE_BITS_MAX: u32 = 10;
 
 /// A grid whose threads stride over rows.
@@ -36,7 +36,8 @@ impl Strides {
     }
 }
 
-/// Enough blocks to fill the device, and to limit the rows of a thread. `bits`: those of a partition that is written.
+/// Enough blocks to fill the device, and to limit the rows of a thread. `rows`: those of a launch, times the lanes that share
+/// each ([`slice_bits`]). `bits`: those of a partition that is written.
 pub(in crate::exec) fn launch_shape(
     stream: &Stream,
     rows: u64,
@@ -55,7 +56,6 @@ pub(in crate::exec) fn launch_shape(
         |threads: u32, shared_bytes: u32| u64::from(info.multiprocessors) * u64::from(resident(threads, shared_bytes));
     let (blocks, block_threads, shared_bytes) = match generated.grid {
         Grid::Tiles { block_threads, shared_bytes, .. } => {
-            let rows = rows << slice_bits(info, rows, generated.grid);
             let tiles = rows.div_ceil(u64::from(block_threads)).max(1);
             let blocks = tiles.min(fill(block_threads, shared_bytes)).max(blocks_min(rows, block_threads));
             (blocks, block_threads, shared_bytes)
@@ -88,9 +88,10 @@ pub(in crate::exec) fn launch_shape(
     Launch { blocks: blocks.clamp(1, i32::MAX as u64) as u32, block_threads, shared_bytes }
 }
 
-/// Lanes that share the matches of a row, as a power of two: as many as the device runs threads at once, if there are fewer
-/// rows.
-pub(super) fn slice_bits(info: &DeviceInfo, rows: u64, grid: Grid) -> u32 {
+/// Lanes that share the matches of a row, as a power of two, so that all rows of a device occupy the threads that it runs at
+/// once. All chunks of these rows have as many, so that none has more blocks than all rows have: group tables keep a place
+/// for each block of those.
+pub(in crate::exec) fn slice_bits(info: &DeviceInfo, rows: u64, grid: Grid) -> u32 {
     if !matches!(grid, Grid::Tiles { is_sliced: true, .. }) {
         return 0;
     }
