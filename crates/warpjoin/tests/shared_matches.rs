@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
+use common::case::upload;
 use common::int_plans::{batch, below, join, scan, sums};
 use warpjoin::exec;
 use warpjoin::plan::{JoinKind, Plan};
-use warpjoin::{CodeTier, ExecOptions, JoinForm, Session, Table, TableBuilder};
+use warpjoin::{CodeTier, ExecOptions, JoinForm, Session, Table};
 use warpjoin_device::{SimOptions, open_simulated};
 
 /// Rows of each build side.
@@ -21,12 +22,9 @@ const KEYS: i64 = 3;
 
 type Row = Vec<i64>;
 
-fn table(session: &Arc<Session>, rows: impl Iterator<Item = (i64, i64)>) -> Arc<Table> {
-    let (keys, values) = rows.unzip();
-    let rows = batch(vec![("key", keys), ("value", values)]);
-    let mut builder = TableBuilder::new(session.device_set(), rows.schema());
-    builder.push(&rows).unwrap();
-    Arc::new(builder.finish().unwrap())
+fn table(session: &Arc<Session>, rows: &[(i64, i64)]) -> Arc<Table> {
+    let (keys, values) = rows.iter().copied().unzip();
+    upload(session, &batch(vec![("key", keys), ("value", values)]))
 }
 
 /// Rows in order; columns of one type.
@@ -40,10 +38,10 @@ fn rows(batches: &[RecordBatch]) -> Vec<Row> {
     rows
 }
 
-/// Sums of the last column by the first.
-fn summed(rows: &[Row]) -> Vec<Row> {
+/// Sums of column `value` by column `key`.
+fn summed(rows: &[Row], key: usize, value: usize) -> Vec<Row> {
     let mut sums = BTreeMap::<i64, i64>::new();
-    rows.iter().for_each(|row| *sums.entry(row[0]).or_default() += row[row.len() - 1]);
+    rows.iter().for_each(|row| *sums.entry(row[key]).or_default() += row[value]);
     sums.into_iter().map(|(key, sum)| vec![key, sum]).collect()
 }
 
@@ -53,10 +51,10 @@ fn each_match_is_one_row_however_many_lanes_share_them() {
     for devices in [1, 2] {
         let devices = open_simulated(&SimOptions { devices, ..SimOptions::default() }).unwrap();
         let session = Session::new(devices).unwrap();
-        let build_table = table(&session, build.iter().copied());
+        let build_table = table(&session, &build);
         for probe_rows in [0, 1, 2, 31, 32, 33, 129, 1000] {
             let probe: Vec<(i64, i64)> = (0..probe_rows).map(|i| (i % (KEYS + 1), i)).collect();
-            let probe_table = table(&session, probe.iter().copied());
+            let probe_table = table(&session, &probe);
             // Key, value of the build row, value of the probe row.
             let mut joined: Vec<Row> = vec![];
             for &(key, value) in &probe {
@@ -83,22 +81,10 @@ fn each_match_is_one_row_however_many_lanes_share_them() {
             let cases = [
                 ("rows", once(scan(&build_table)), joined.clone()),
                 ("some rows", below(once(scan(&build_table)), 1, 20), kept),
-                (
-                    "sums",
-                    sums(once(scan(&build_table)), 0, 1),
-                    summed(&joined.iter().map(|r| vec![r[0], r[1]]).collect::<Vec<_>>()),
-                ),
-                (
-                    "sums by row",
-                    sums(once(scan(&build_table)), 2, 1),
-                    summed(&joined.iter().map(|r| vec![r[2], r[1]]).collect::<Vec<_>>()),
-                ),
+                ("sums", sums(once(scan(&build_table)), 0, 1), summed(&joined, 0, 1)),
+                ("sums by row", sums(once(scan(&build_table)), 2, 1), summed(&joined, 2, 1)),
                 ("two joins", twice.clone(), pairs.clone()),
-                (
-                    "sums of two joins",
-                    sums(twice, 1, 2),
-                    summed(&pairs.iter().map(|r| vec![r[1], r[2]]).collect::<Vec<_>>()),
-                ),
+                ("sums of two joins", sums(twice, 1, 2), summed(&pairs, 1, 2)),
             ];
             for (name, plan, expected) in &cases {
                 // In chunks, and with tables that grow, too.

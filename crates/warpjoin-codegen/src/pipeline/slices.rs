@@ -13,8 +13,16 @@ use crate::value::CType;
 pub(super) fn can_slice(steps: &[Step], sink: &Sink) -> bool {
     let takes_rows = match sink {
         Sink::Aggregate { limits, .. } => !limits.is_cut,
+        // These go over rows in loops of their own, or write each at its place.
         Sink::Sketch { .. } | Sink::Partition { .. } | Sink::InPlace(_) => false,
-        _ => true,
+        Sink::Materialise(_)
+        | Sink::Limit { .. }
+        | Sink::Conform(_)
+        | Sink::Build { .. }
+        | Sink::Direct { .. }
+        | Sink::Route { .. }
+        | Sink::RouteGroups { .. }
+        | Sink::Sort { .. } => true,
     };
     for step in steps {
         let Step::Probe(probe) = step else { continue };

@@ -60,7 +60,7 @@ pub(super) fn open_matches(text: &mut Text, matches: &MatchLoop) {
     if *reserves {
         let next = Variable::NextPlace(*number);
         let own = match slice_bits {
-            Some(bits) => format!("({count} + slices - 1 - slice) >> {bits}"),
+            Some(bits) => format!("({count} + {} - 1 - {}) >> {bits}", Variable::Slices, Variable::Slice),
             None => count.to_string(),
         };
         text.push(&format!("u64 {next} = reserve_matches(&{control}[WJ_CONTROL_ROWS], {own});"));

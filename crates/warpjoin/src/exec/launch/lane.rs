@@ -159,11 +159,12 @@ impl Lane<'_> {
             let binder =
                 Binder { device, relation, columns, target, lookups, control, cancel, first, rows, slice_bits, staged };
             let args = generated.bindings.iter().map(|binding| binder.arg(binding)).collect::<Result<Vec<_>>>()?;
-            let launch = launch_shape(&stream, rows << slice_bits, generated, relation, bits);
+            let sliced_rows = rows << slice_bits;
+            let launch = launch_shape(&stream, sliced_rows, generated, relation, bits);
             match &interpreted {
-                Some(interpreted) => interpreted.launch(&stream, kernel, rows << slice_bits, launch, args)?,
+                Some(interpreted) => interpreted.launch(&stream, kernel, sliced_rows, launch, args)?,
                 None => {
-                    let launch = resident_shape(&stream, kernel, rows << slice_bits, generated.grid, launch)?;
+                    let launch = resident_shape(&stream, kernel, sliced_rows, generated.grid, launch)?;
                     self.stream.launch(kernel, launch, &args[..])?;
                 }
             }
