@@ -4,6 +4,7 @@
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Attribute, Cell, ContentArrangement, Table};
+use warpjoin::Session;
 use warpjoin_device::{
     CudaOptions, CudaStatus, Device, DeviceInfo, DeviceKind, KernelCache, OpenedDevices, SimOptions, cuda_status,
     open_simulated, open_usable_cuda,
@@ -18,7 +19,8 @@ pub fn describe_devices() -> String {
     table.set_header(HEADER.map(|title| Cell::new(title).add_attribute(Attribute::Bold)));
     let mut notes = vec![describe_cuda(&cuda_status(), &mut table), describe_simulated(&mut table)];
     let cache = KernelCache::open(None);
-    notes.push(match (cache.dir(), cache.problem()) {
+    let problem = cache.problem().map(str::to_string).or_else(|| cache.write_problem());
+    notes.push(match (cache.dir(), problem) {
         (_, Some(problem)) => format!("Kernel cache: {problem}"),
         (Some(dir), None) => format!("Kernel cache: {}", dir.display()),
         (None, None) => "Kernel cache: off (set WARPJOIN_KERNEL_CACHE to a folder)".to_string(),
@@ -61,7 +63,7 @@ fn describe_simulated(table: &mut Table) -> String {
     match open_simulated(&SimOptions { devices: 1, ..SimOptions::default() }) {
         Ok(devices) => {
             devices.iter().for_each(|device| add_row(table, device));
-            "Simulated devices: any number is available (--device sim --devices N)".to_string()
+            format!("Simulated devices: 1 to {} are available (--device sim --devices N)", Session::DEVICES_MAX)
         }
         Err(error) => format!("Simulated devices: cannot be used: {error}"),
     }

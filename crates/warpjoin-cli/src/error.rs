@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use datafusion::error::DataFusionError;
 use warpjoin_device::DeviceError;
 
+/// Exit code of a command that Ctrl-C has ended: 128 and the number of the signal.
+pub(crate) const INTERRUPTED: u8 = 130;
+
 /// Result of a command.
 pub type Result<T, E = CliError> = std::result::Result<T, E>;
 
@@ -35,6 +38,14 @@ pub enum CliError {
     /// An error of Arrow.
     #[error(transparent)]
     Arrow(#[from] datafusion::arrow::error::ArrowError),
+    /// A statement of a script failed.
+    #[error("{place}: {error}")]
+    Statement {
+        /// Which statement.
+        place: String,
+        /// Why.
+        error: Box<CliError>,
+    },
     /// The user pressed Ctrl-C.
     #[error("cancelled")]
     Cancelled,
@@ -47,6 +58,17 @@ pub enum CliError {
 }
 
 impl CliError {
+    /// The exit code of a command that fails with this error: 2 for wrong arguments, 130 after Ctrl-C, else 1.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Cancelled => INTERRUPTED,
+            Self::Statement { error, .. } => error.exit_code(),
+            _ => 1,
+        }
+    }
+
     /// Makes a [`CliError::File`] for `path`.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();

@@ -80,10 +80,7 @@ fn run() -> ExitCode {
         Ok(false) | Err(CliError::OutputClosed) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error}");
-            match error {
-                CliError::Usage(_) => ExitCode::from(2),
-                _ => ExitCode::FAILURE,
-            }
+            ExitCode::from(error.exit_code())
         }
     }
 }

@@ -12,12 +12,13 @@ use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Editor, Helper};
 
+use super::parse::is_ended;
 use super::statements::Executor;
 use crate::error::{CliError, Result};
 use crate::output::print_line;
 
 const HELP: &str = "\
-Statements end with a semicolon. Commands:
+Statements end with a semicolon; Ctrl-C drops one that is not ended, or stops one that runs. Commands:
   \\d          list tables
   \\d NAME     columns of a table
   \\timing     turn printing of statement times on or off
@@ -65,7 +66,7 @@ pub(super) async fn run_prompt(executor: &mut Executor) -> Result<()> {
 /// Returns false if the user quits.
 async fn run_line(executor: &mut Executor, line: &str) -> Result<bool> {
     let Some(command) = line.strip_prefix('\\') else {
-        executor.run_script(line).await?;
+        executor.run_script(line, None).await?;
         return Ok(true);
     };
     let command = command.trim_end_matches(';').trim();
@@ -77,9 +78,9 @@ async fn run_line(executor: &mut Executor, line: &str) -> Result<bool> {
         ("d", "") => {
             let tables = "SELECT table_name, table_type FROM information_schema.tables \
                           WHERE table_schema <> 'information_schema' ORDER BY table_name";
-            executor.run_script(tables).await?;
+            executor.run_script(tables, None).await?;
         }
-        ("d", table) => executor.run_script(&format!("DESCRIBE {table}")).await?,
+        ("d", table) => executor.run_script(&format!("DESCRIBE {table}"), None).await?,
         _ => return Err(CliError::Usage(format!("unknown command \\{command}; \\? lists the commands"))),
     }
     Ok(true)
@@ -108,10 +109,10 @@ impl Completer for Prompt {
     type Candidate = String;
 }
 
+/// Whether Enter runs the input.
 fn is_complete(input: &str) -> bool {
     let input = input.trim();
-    let in_quotes = input.matches('\'').count() % 2 == 1;
-    input.is_empty() || input.starts_with('\\') || (input.ends_with(';') && !in_quotes)
+    input.is_empty() || input.starts_with('\\') || is_ended(input)
 }
 
 #[cfg(test)]
@@ -119,8 +120,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_end_at_their_semicolon() {
-        for complete in ["", "select 1;", "\\d", "\\timing", "select ';';", "select 'it''s';\n"] {
+    fn commands_and_whole_statements_are_complete() {
+        for complete in ["", "select 1;", "\\d", "\\timing", "select 1; -- it's one"] {
             assert!(is_complete(complete), "{complete}");
         }
         for open in ["select 1", "select ';", "select 1\nfrom"] {

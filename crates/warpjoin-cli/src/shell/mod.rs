@@ -2,8 +2,12 @@
 //!
 //! Owns its flags. Must not know how a query runs.
 
+mod copy;
+mod files;
 mod interactive;
+mod interrupts;
 mod parse;
+mod print;
 mod statements;
 mod tables;
 
@@ -16,6 +20,7 @@ use warpjoin_datafusion::{register_cache_table, register_queries_table};
 
 use crate::error::{CliError, Result};
 use crate::target::TargetArgs;
+use print::AnswerFormat;
 use statements::Executor;
 use tables::FileTable;
 
@@ -31,6 +36,9 @@ pub struct ShellArgs {
     /// Register a Parquet or CSV file, or a folder of them, as a table
     #[arg(long = "table", value_name = "NAME=PATH", value_parser = tables::parse_file_table)]
     tables: Vec<FileTable>,
+    /// How answers are printed
+    #[arg(long, value_enum, default_value_t = AnswerFormat::Table)]
+    format: AnswerFormat,
     /// Print how long each statement took
     #[arg(long)]
     timing: bool,
@@ -49,18 +57,18 @@ pub async fn run_shell(arguments: &ShellArgs) -> Result<bool> {
     for table in &arguments.tables {
         table.register(&context).await?;
     }
-    let mut executor = Executor::new(context, arguments.timing);
+    let mut executor = Executor::new(context, arguments.timing, arguments.format)?;
     if let Some(command) = &arguments.command {
-        executor.run_script(command).await?;
+        executor.run_script(command, None).await?;
     } else if let Some(file) = &arguments.file {
         let script = std::fs::read_to_string(file).map_err(CliError::file(file))?;
-        executor.run_script(&script).await?;
+        executor.run_script(&script, Some(file)).await?;
     } else if std::io::stdin().is_terminal() {
         interactive::run_prompt(&mut executor).await?;
     } else {
         let mut script = String::new();
         std::io::stdin().read_to_string(&mut script).map_err(CliError::file("standard input"))?;
-        executor.run_script(&script).await?;
+        executor.run_script(&script, None).await?;
     }
     Ok(true)
 }

@@ -3,9 +3,10 @@
 use datafusion::common::{DataFusionError, TableReference};
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use crate::error::{CliError, Result};
 
@@ -23,20 +24,43 @@ pub(super) enum Command {
     Kill(u64),
 }
 
+/// A statement, and where it begins.
+pub(super) struct Placed {
+    /// Counted from 1.
+    pub(super) line: u64,
+    pub(super) command: Command,
+}
+
 /// All statements of a script; none of them runs if one is malformed.
-pub(super) fn parse(script: &str) -> Result<Vec<Command>> {
+pub(super) fn parse(script: &str) -> Result<Vec<Placed>> {
     let mut parser = DFParserBuilder::new(script).build()?;
     let mut commands = vec![];
     loop {
         while parser.parser.consume_token(&Token::SemiColon) {}
-        if parser.parser.peek_token() == Token::EOF {
+        let first = parser.parser.peek_token();
+        if first == Token::EOF {
             return Ok(commands);
         }
-        commands.push(command(&mut parser)?);
+        commands.push(Placed { line: first.span.start.line, command: command(&mut parser)? });
         let next = parser.parser.peek_token();
         if next != Token::EOF && next != Token::SemiColon {
             let error = parser.parser.expected::<()>("end of statement", next);
             error.map_err(DataFusionError::from)?;
+        }
+    }
+}
+
+/// Whether the text ends with a whole statement and its semicolon, whatever comments follow. Text that no statement can
+/// begin with counts as ended: the parser says what is wrong with it.
+pub(super) fn is_ended(text: &str) -> bool {
+    match Tokenizer::new(&GenericDialect, text).tokenize() {
+        Ok(tokens) => tokens
+            .iter()
+            .rfind(|token| !matches!(token, Token::Whitespace(_)))
+            .is_some_and(|last| *last == Token::SemiColon),
+        Err(error) => {
+            let message = error.message.to_ascii_lowercase();
+            !message.contains("unterminated") && !message.contains("eof")
         }
     }
 }
@@ -88,7 +112,7 @@ mod tests {
     use super::*;
 
     fn words(script: &str) -> Vec<String> {
-        let word = |command| match command {
+        let word = |placed: Placed| match placed.command {
             Command::Sql(statement) => statement.to_string(),
             Command::Cache(table) => format!("cache {table}"),
             Command::Uncache { table, if_exists } => format!("uncache {table} {if_exists}"),
@@ -106,6 +130,29 @@ mod tests {
         assert_eq!(words(script), ["cache a.b.C d", "uncache x false", "uncache y true"]);
         let script = "show Queries; KILL 12; SHOW queries_max; show tables";
         assert_eq!(words(script), ["queries", "kill 12", "SHOW queries_max", "SHOW TABLES"]);
+    }
+
+    #[test]
+    fn statements_know_their_lines() {
+        let placed = parse("-- a comment\nSELECT\n1; SHOW QUERIES;\n\n SELECT 2").unwrap();
+        assert_eq!(placed.iter().map(|placed| placed.line).collect::<Vec<_>>(), [2, 3, 5]);
+    }
+
+    #[test]
+    fn statements_end_at_their_semicolon() {
+        for ended in [
+            "select 1;",
+            "select ';';",
+            "select 'it''s';\n",
+            "select 1; -- it's done",
+            "select 1; /* ' */",
+            "select ?é;",
+        ] {
+            assert!(is_ended(ended), "{ended}");
+        }
+        for open in ["select 1", "select ';", "select 1\nfrom", "select 1 -- ;", "select 1 /* ;", "select \"a;", ""] {
+            assert!(!is_ended(open), "{open}");
+        }
     }
 
     #[test]

@@ -2,25 +2,32 @@
 //!
 //! Must not know where statements come from.
 
-use std::time::Instant;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use datafusion::arrow::util::pretty::pretty_format_batches_with_schema;
 use datafusion::prelude::SessionContext;
 use warpjoin_datafusion::{CachedTable, Query, WarpjoinSessionContext, cache_table, runtime_of, uncache_table};
 
+use super::copy::Replacement;
+use super::interrupts::Interrupts;
+use super::parse::{Command, Placed, parse};
+use super::print::{AnswerFormat, Printed, print_answer};
 use crate::error::{CliError, Result};
 use crate::output::print_line;
-use crate::shell::parse::{Command, parse};
 
 /// A session whose answers are printed.
 pub(super) struct Executor {
     context: SessionContext,
     timing: bool,
+    format: AnswerFormat,
+    interrupts: Interrupts,
 }
 
 impl Executor {
-    pub(super) fn new(context: SessionContext, timing: bool) -> Self {
-        Self { context, timing }
+    /// # Errors
+    /// When Ctrl-C cannot be heard.
+    pub(super) fn new(context: SessionContext, timing: bool, format: AnswerFormat) -> Result<Self> {
+        Ok(Self { context, timing, format, interrupts: Interrupts::listen()? })
     }
 
     /// Turns printing of times on or off, and returns the new state.
@@ -29,44 +36,72 @@ impl Executor {
         self.timing
     }
 
-    /// Runs all statements of `script`, and stops at the first error.
-    pub(super) async fn run_script(&mut self, script: &str) -> Result<()> {
-        for command in parse(script)? {
-            self.run_command(command).await?;
+    /// Runs all statements of `script`, and stops at the first error. Errors name the statement's line; `file` is where
+    /// the script comes from.
+    pub(super) async fn run_script(&mut self, script: &str, file: Option<&Path>) -> Result<()> {
+        self.interrupts.forget();
+        let in_file = |error| match file {
+            Some(file) => CliError::Statement { place: file.display().to_string(), error: Box::new(error) },
+            None => error,
+        };
+        let commands = parse(script.trim_start_matches('\u{feff}')).map_err(in_file)?;
+        let are_several = commands.len() > 1;
+        for (number, Placed { line, command }) in commands.into_iter().enumerate() {
+            self.run_command(command).await.map_err(|error| {
+                let place = match file {
+                    _ if matches!(error, CliError::OutputClosed | CliError::Cancelled) => return error,
+                    Some(file) => format!("{}:{line}", file.display()),
+                    None if are_several => format!("statement {} (line {line})", number + 1),
+                    None => return error,
+                };
+                CliError::Statement { place, error: Box::new(error) }
+            })?;
         }
         Ok(())
     }
 
     async fn run_command(&mut self, command: Command) -> Result<()> {
         let start = Instant::now();
-        let context = self.context.clone();
+        let (context, format) = (self.context.clone(), self.format);
         // A separate task runs on another thread, so that this one can wait for Ctrl-C.
-        let mut query = tokio::spawn(async move { run(&context, command).await });
-        let answer = tokio::select! {
-            answer = &mut query => answer.map_err(|error| CliError::Internal(format!("the task of the query failed: {error}")))??,
-            _ = tokio::signal::ctrl_c() => {
+        let mut query = tokio::spawn(async move { run(&context, command, format).await });
+        let printed = tokio::select! {
+            printed = &mut query => printed.map_err(|error| CliError::Internal(format!("the task of the query failed: {error}")))??,
+            () = self.interrupts.next() => {
                 query.abort();
                 return Err(CliError::Cancelled);
             }
         };
-        let elapsed_ms = start.elapsed().as_secs_f64() * 1e3;
-        if let Some(text) = answer.text {
-            print_line(&text)?;
-        }
         if self.timing {
-            print_line(&format!("{} rows, {elapsed_ms:.1} ms", answer.rows))?;
+            let elapsed_ms = start.elapsed().saturating_sub(printed.time).as_secs_f64() * 1e3;
+            let text = format!("{} rows, {elapsed_ms:.1} ms", printed.rows);
+            match self.format {
+                AnswerFormat::Table => print_line(&text)?,
+                // Standard output is for a program.
+                AnswerFormat::Csv | AnswerFormat::Json => eprintln!("{text}"),
+            }
         }
         Ok(())
     }
 }
 
-/// Runs a statement to its end.
-async fn run(context: &SessionContext, command: Command) -> Result<PrintedAnswer> {
+/// Runs a statement to its end, and prints its answer.
+async fn run(context: &SessionContext, command: Command, format: AnswerFormat) -> Result<Printed> {
     let text = match command {
         Command::Sql(statement) => {
             let text = statement.to_string();
-            let plan = context.state().statement_to_plan(*statement).await?;
-            return collect(context.query_of_plan(plan).await?.with_text(&text)).await;
+            let mut plan = context.state().statement_to_plan(*statement).await?;
+            let replacement = Replacement::prepare(&mut plan)?;
+            let query = context.query_of_plan(plan).await?.with_text(&text);
+            let printed = print(query, format).await;
+            return match replacement {
+                None => printed,
+                Some(replacement) => {
+                    let printed = printed.map_err(|error| replacement.error(error))?;
+                    replacement.finish()?;
+                    Ok(printed)
+                }
+            };
         }
         Command::Cache(table) => {
             let CachedTable { columns, rows, bytes, skipped } = cache_table(context, table.clone()).await?;
@@ -79,32 +114,23 @@ async fn run(context: &SessionContext, command: Command) -> Result<PrintedAnswer
         }
         Command::Uncache { table, if_exists } => {
             if if_exists && !context.table_exist(table.clone())? {
-                return Ok(PrintedAnswer { text: None, rows: 0 });
+                return Ok(Printed::default());
             }
             format!("{table}: {} columns left the devices", uncache_table(context, table.clone()).await?)
         }
-        Command::Queries => return collect(context.query("SELECT * FROM warpjoin.queries").await?).await,
+        Command::Queries => return print(context.query("SELECT * FROM warpjoin.queries").await?, format).await,
         Command::Kill(id) => {
             runtime_of(context)?.kill(id)?;
             format!("query {id} is cancelled")
         }
     };
-    Ok(PrintedAnswer { text: Some(text), rows: 0 })
+    match format {
+        AnswerFormat::Table => print_line(&text)?,
+        AnswerFormat::Csv | AnswerFormat::Json => eprintln!("{text}"),
+    }
+    Ok(Printed { rows: 0, time: Duration::ZERO })
 }
 
-struct PrintedAnswer {
-    /// `None` for statements without an answer.
-    text: Option<String>,
-    rows: usize,
-}
-
-async fn collect(query: Query) -> Result<PrintedAnswer> {
-    let schema = query.schema();
-    let batches = query.collect().await?;
-    let rows = batches.iter().map(|batch| batch.num_rows()).sum();
-    let text = match schema.fields().is_empty() {
-        true => None,
-        false => Some(pretty_format_batches_with_schema(schema, &batches)?.to_string()),
-    };
-    Ok(PrintedAnswer { text, rows })
+async fn print(query: Query, format: AnswerFormat) -> Result<Printed> {
+    print_answer(query.stream()?, format).await
 }

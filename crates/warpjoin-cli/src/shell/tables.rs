@@ -2,11 +2,13 @@
 //!
 //! Must not know the statements that read them.
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use arrow::datatypes::DataType;
 use datafusion::prelude::{CsvReadOptions, ParquetReadOptions, SessionContext};
+use url::Url;
 
+use super::files::{Format, TableFiles};
 use crate::error::{CliError, Result};
 
 /// A table name, and the file or folder with its rows.
@@ -27,44 +29,42 @@ pub(super) fn parse_file_table(text: &str) -> Result<FileTable, String> {
 }
 
 impl FileTable {
-    /// Registers the table. The format is the extension of the file, or of the first Parquet or CSV file in the folder.
+    /// Registers the table.
     ///
     /// # Errors
-    /// When there is no such file, or it is neither Parquet nor CSV.
+    /// When there is no such file, or no table can be read from it.
     pub(super) async fn register(&self, context: &SessionContext) -> Result<()> {
-        let path = self.path.to_str().ok_or_else(|| self.error("its path is not UTF-8"))?;
-        let extension = format_of(&self.path).map_err(CliError::file(&self.path))?;
-        match extension.as_deref() {
-            Some("parquet") => {
-                context.register_parquet(self.name.as_str(), path, ParquetReadOptions::default()).await?
+        let files = TableFiles::find(&self.path).map_err(|error| self.error(error))?;
+        let path = std::path::absolute(&self.path).map_err(CliError::file(&self.path))?;
+        // A URL, since characters such as * have a meaning in paths.
+        let url = if path.is_dir() { Url::from_directory_path(&path) } else { Url::from_file_path(&path) };
+        let url = url.map_err(|()| CliError::Usage(format!("{} cannot be written as a URL", path.display())))?;
+        let name = self.name.as_str();
+        let text = DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8));
+        let columns = files.partition_columns.iter().map(|column| (column.clone(), text.clone())).collect();
+        let registered = match files.format {
+            Format::Parquet => {
+                let options = ParquetReadOptions { file_extension: &files.extension, ..ParquetReadOptions::default() };
+                context.register_parquet(name, url.as_str(), options.table_partition_cols(columns)).await
             }
-            Some("csv") => context.register_csv(self.name.as_str(), path, CsvReadOptions::default()).await?,
-            _ => {
-                return Err(
-                    self.error("only .parquet and .csv files are supported; use CREATE EXTERNAL TABLE for others")
-                );
+            Format::Csv => {
+                let options = CsvReadOptions { file_extension: &files.extension, ..CsvReadOptions::default() };
+                context.register_csv(name, url.as_str(), options.table_partition_cols(columns)).await
             }
+        };
+        registered.map_err(|error| self.error(error.into()))
+    }
+
+    /// An error that names the table.
+    fn error(&self, error: CliError) -> CliError {
+        let text = format!("--table {}={}: {error}", self.name, self.path.display());
+        match error {
+            // Its text names the path.
+            CliError::File { .. } => error,
+            CliError::Usage(_) => CliError::Usage(text),
+            _ => CliError::Query(text),
         }
-        Ok(())
     }
-
-    fn error(&self, reason: &str) -> CliError {
-        CliError::Usage(format!("--table {}={}: {reason}", self.name, self.path.display()))
-    }
-}
-
-fn format_of(path: &Path) -> std::io::Result<Option<String>> {
-    if !std::fs::metadata(path)?.is_dir() {
-        return Ok(extension_of(path));
-    }
-    let mut entries = std::fs::read_dir(path)?.collect::<std::io::Result<Vec<_>>>()?;
-    entries.sort_by_key(std::fs::DirEntry::path);
-    let known = |extension: &String| extension == "parquet" || extension == "csv";
-    Ok(entries.iter().filter_map(|entry| extension_of(&entry.path())).find(known))
-}
-
-fn extension_of(path: &Path) -> Option<String> {
-    path.extension().and_then(OsStr::to_str).map(str::to_ascii_lowercase)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use arrow::array::AsArray;
 use datafusion::arrow::temporal_conversions::timestamp_s_to_datetime;
+use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use warpjoin_datafusion::{OnFault, session_of};
@@ -41,7 +42,9 @@ pub async fn run_tpch(arguments: &TpchArgs) -> Result<bool> {
     // A hot run measures the query, not what an earlier run has computed of its literals.
     device_context.sql("SET warpjoin.remember = false").await?.collect().await?;
     for (key, value) in &arguments.settings {
-        device_context.sql(&format!("SET warpjoin.{key} = '{value}'")).await?.collect().await?;
+        let (variable, value) = (format!("warpjoin.{key}"), value.clone());
+        let set = LogicalPlan::Statement(Statement::SetVariable(SetVariable { variable, value }));
+        device_context.execute_logical_plan(set).await?;
     }
     let session = session_of(&device_context)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -77,8 +77,11 @@ fn pieces_of(range: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
 }
 
 fn failed(folder: &Path, error: &io::Error) -> DeviceError {
-    let reason =
-        format!("rows could not be spilled here: {error}; free space, or set warpjoin.spill_path to another folder");
+    let advice = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space, or set",
+        _ => "set",
+    };
+    let reason = format!("rows could not be spilled here: {error}; {advice} warpjoin.spill_path to another folder");
     DeviceError::File { path: folder.to_path_buf(), reason }
 }
 

@@ -436,6 +436,7 @@ mod tests {
             ("group_size", "64"),
             ("memory_budget", "many"),
             ("memory_budget", "99999999999TB"),
+            ("memory_budget", "0.5B"),
             ("device", "tpu"),
             ("devices", "-1"),
             ("strict", "maybe"),

@@ -31,19 +31,28 @@ impl FromStr for Bytes {
             return whole.checked_mul(unit_bytes).map(Self).ok_or(());
         }
         let bytes = number.parse::<f64>().map_err(|_| ())? * unit_bytes as f64;
-        if bytes < u64::MAX as f64 { Ok(Self(bytes as u64)) } else { Err(()) }
+        // Less than a byte is not none: 0 has a meaning of its own.
+        let is_size = bytes == 0.0 || (1.0..u64::MAX as f64).contains(&bytes);
+        if is_size { Ok(Self(bytes as u64)) } else { Err(()) }
     }
 }
 
-/// An existing folder; `None`: off.
+/// A folder that this process can write to; `None`: off.
 pub(super) fn parse_folder(key: &str, value: &str) -> Result<Option<PathBuf>> {
-    let folder = (!value.is_empty() && !value.eq_ignore_ascii_case("off")).then(|| PathBuf::from(value));
-    match &folder {
-        Some(missing) if !missing.is_dir() => Err(DataFusionError::Configuration(format!(
-            "warpjoin.{key} takes a folder that exists, or off, not '{value}'"
-        ))),
-        _ => Ok(folder),
+    if value.is_empty() || value.eq_ignore_ascii_case("off") {
+        return Ok(None);
     }
+    let folder = PathBuf::from(value);
+    let refused = |reason: String| {
+        let text =
+            format!("warpjoin.{key} takes a folder that exists and can be written to, or off, not '{value}'{reason}");
+        DataFusionError::Configuration(text)
+    };
+    if !folder.is_dir() {
+        return Err(refused(String::new()));
+    }
+    tempfile::tempfile_in(&folder).map_err(|error| refused(format!(": {error}")))?;
+    Ok(Some(folder))
 }
 
 /// The value of a name in a list of names and values.

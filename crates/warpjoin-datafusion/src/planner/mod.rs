@@ -5,6 +5,7 @@
 mod check;
 mod eligible;
 mod files;
+mod gone;
 mod parameters;
 pub(crate) mod query;
 
@@ -94,6 +95,7 @@ impl QueryPlanner for KeepingPlanner {
         logical: &LogicalPlan,
         session: &dyn CatalogSession,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        gone::refuse_missing_files(logical)?;
         if let Some(state) = session.as_any().downcast_ref::<SessionState>()
             && keeps_plans(state)
             && let Some(tables) = eligible::tables(logical, self.runtime.kept_plans())

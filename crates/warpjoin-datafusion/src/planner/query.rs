@@ -6,15 +6,18 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
+use datafusion::common::config::ExtensionOptions;
 use datafusion::common::{Result, TableReference};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, ResetVariable, SetVariable, Statement};
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::SessionContext;
 
 use super::eligible::Tables;
+use super::gone::refuse_missing_files;
 use super::parameters::Parameterized;
 use super::{KeepingPlanner, check, current, eligible, fresh, instance, keepable, keeps_plans, options_of, parameters};
+use crate::config::WarpjoinOptions;
 use crate::kept::{Bound, EnvironmentId, Files, Functions, KeptPlan, KeptPlans, LeasedExec, LogicalKey, Names, Stage};
 use crate::runtime::WarpjoinRuntime;
 use crate::runtime::active_query::QueryText;
@@ -137,6 +140,7 @@ impl WarpjoinSessionContext for SessionContext {
         let references = state.resolve_table_references(&statement)?;
         let before = providers(&state, references).await;
         let given = state.statement_to_plan(statement).await?;
+        refuse_missing_files(&given)?;
         let Some((runtime, tables)) = kept_tables(&state, &given) else {
             return Ok(self.query_of_plan(given).await?.with_text(text));
         };
@@ -149,12 +153,27 @@ impl WarpjoinSessionContext for SessionContext {
 
     async fn query_of_plan(&self, plan: LogicalPlan) -> Result<Query> {
         // PREPARE, SET and the like run here; of EXECUTE the query is left.
-        let (state, given) = self.execute_logical_plan(plan).await?.into_parts();
+        let (state, given) = self.execute_logical_plan(reset_by_set(plan)).await?.into_parts();
+        refuse_missing_files(&given)?;
         let Planned { plan, is_kept, .. } = match kept_tables(&state, &given) {
             Some((runtime, tables)) => plan_given(&given, tables, &state, &runtime).await?,
             None => Planned { plan: state.create_physical_plan(&given).await?, bound: None, is_kept: false },
         };
         Ok(Query::new(plan, state.task_ctx(), is_kept))
+    }
+}
+
+/// `RESET warpjoin.key` as a `SET` of the default value: DataFusion resets no setting of an extension.
+fn reset_by_set(plan: LogicalPlan) -> LogicalPlan {
+    match plan {
+        LogicalPlan::Statement(Statement::ResetVariable(ResetVariable { variable }))
+            if variable.starts_with("warpjoin.") =>
+        {
+            let default = WarpjoinOptions::default().entries().into_iter().find(|entry| entry.key == variable);
+            let value = default.and_then(|entry| entry.value).unwrap_or_default();
+            LogicalPlan::Statement(Statement::SetVariable(SetVariable { variable, value }))
+        }
+        plan => plan,
     }
 }
 

@@ -316,3 +316,29 @@ async fn parts_of_kept_plans_fall_back() {
         }
     }
 }
+
+/// DataFusion reads a table of a file that is gone as one without rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_gone_is_told() {
+    let folder = folder();
+    let path = folder.path().join("t.parquet");
+    write(&path, 0, 1_000).await;
+    let warp = warp_with(2, MEMORY, |options| options.cache = ALL);
+    register(&[&warp.context], "t", &path).await;
+    for run in 0..2 {
+        warp.context.query(BY_KEY).await.unwrap().collect().await.unwrap();
+        std::fs::rename(&path, folder.path().join("away")).unwrap();
+        for sql in [BY_KEY, "SELECT count(*) FROM t", "SELECT 1 WHERE 5 IN (SELECT id FROM t)"] {
+            let errors = [
+                warp.context.query(sql).await.unwrap_err(),
+                warp.context.sql(sql).await.unwrap().create_physical_plan().await.unwrap_err(),
+            ];
+            for error in errors {
+                let text = error.to_string();
+                assert!(text.contains("table t: ") && text.contains("t.parquet"), "{run}: {sql}: {text}");
+            }
+        }
+        std::fs::rename(folder.path().join("away"), &path).unwrap();
+    }
+    warp.context.query(BY_KEY).await.unwrap().collect().await.unwrap();
+}

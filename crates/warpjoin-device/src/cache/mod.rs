@@ -65,6 +65,15 @@ impl KernelCache {
         self.refused.get().map(String::as_str)
     }
 
+    /// Why the folder cannot be written to: what it holds is used, but nothing is added. Creates nothing.
+    pub fn write_problem(&self) -> Option<String> {
+        let dir = self.dir()?;
+        // The first store creates the folder.
+        let existing = dir.ancestors().find(|folder| folder.exists())?;
+        let error = tempfile::tempfile_in(existing).err()?;
+        Some(format!("{} cannot be written to: {error}; kernels are compiled again in each process", dir.display()))
+    }
+
     /// The folder, after checking its permissions again. A refusal is permanent, with one warning per process.
     fn trusted_dir(&self) -> Option<&Path> {
         static WARNED: AtomicBool = AtomicBool::new(false);

@@ -135,7 +135,10 @@ fn totals(queries: &[QueryReport]) -> Vec<Cell> {
     vec![
         Cell::new("total").add_attribute(Attribute::Bold),
         Cell::new(queries.iter().map(|query| query.rows).sum::<usize>()),
-        Cell::new(format!("{equal} of {} equal", queries.len())),
+        Cell::new(match queries.iter().all(|query| query.outcome == Outcome::NotCompared) {
+            true => "not compared".to_string(),
+            false => format!("{equal} of {} equal", queries.len()),
+        }),
         Cell::new(format!("{on_devices} of {} wholly on devices", queries.len())),
         show_ms(sum(&|query| query.datafusion_ms)),
         show_ms(sum(&|query| query.first.as_ref().map(|run| run.total_ms))),

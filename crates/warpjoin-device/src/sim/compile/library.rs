@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use super::toolchain::{self, Purpose, Toolchain};
+use super::toolchain::{self, Purpose, Toolchain, temporary_file_error};
 use crate::sim::options::ChangedFile;
 use crate::{DeviceError, KernelCache, Result};
 
@@ -90,7 +90,7 @@ fn open(bytes: &[u8]) -> Result<Library> {
         // Closes the file: some systems do not execute files that are open for writing.
         Ok(file.into_temp_path())
     });
-    let path = written.map_err(|error| DeviceError::File { path: std::env::temp_dir(), reason: error.to_string() })?;
+    let path = written.map_err(|error| temporary_file_error(&error))?;
     // SAFETY: the library was compiled from the sources of this workspace, now or before, and its
     // checksum was verified. It has no initializers but the compiler's own.
     unsafe { Library::open(Some(&*path), RTLD_NOW | RTLD_LOCAL) }

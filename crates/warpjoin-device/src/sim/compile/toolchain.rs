@@ -71,7 +71,7 @@ impl Toolchain {
     /// scratch folder and removes it, so that devices in a static leave no folder behind.
     pub(in crate::sim) fn compile(&self, library: &LibrarySource<'_>) -> Result<Vec<u8>> {
         let &LibrarySource { name, text, defines, purpose, header } = library;
-        let scratch = write_headers(header).map_err(|error| file_error(&std::env::temp_dir(), &error))?;
+        let scratch = write_headers(header).map_err(|error| temporary_file_error(&error))?;
         let source = scratch.path().join("module.cpp");
         let library = scratch.path().join("module.so");
         fs::write(&source, format!("#line 1 \"{}\"\n{text}", name.replace(['"', '\\', '\n'], "_")))
@@ -213,6 +213,13 @@ fn write_headers(changed: Option<&ChangedFile>) -> std::io::Result<TempDir> {
         fs::write(path, changed.map_or(file.text, |changed| &changed.text))?;
     }
     Ok(dir)
+}
+
+/// An error about a file in the system's folder for temporary files.
+pub(super) fn temporary_file_error(error: &std::io::Error) -> DeviceError {
+    let reason =
+        format!("no temporary file can be written here: {error}; set TMPDIR to a folder that can be written to");
+    DeviceError::File { path: std::env::temp_dir(), reason }
 }
 
 fn file_error(path: &Path, error: &std::io::Error) -> DeviceError {

@@ -1,0 +1,152 @@
+//! Prints answers as they come, so that large ones need little memory.
+//!
+//! Must not know how a query runs.
+
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::csv::WriterBuilder;
+use arrow::datatypes::SchemaRef;
+use arrow::json::LineDelimitedWriter;
+use arrow::util::pretty::pretty_format_batches_with_schema;
+use datafusion::execution::SendableRecordBatchStream;
+use futures::StreamExt;
+
+use crate::error::Result;
+use crate::output::{print_bytes, print_line};
+
+/// How answers are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum AnswerFormat {
+    /// Tables with frames
+    Table,
+    /// CSV with a header
+    Csv,
+    /// An object of JSON a line
+    Json,
+}
+
+/// Rows of a printed table; a longer answer is printed as several.
+const TABLE_ROWS: usize = 20_000;
+
+/// What was printed.
+#[derive(Default)]
+pub(super) struct Printed {
+    pub(super) rows: usize,
+    /// Time that printing took.
+    pub(super) time: Duration,
+}
+
+/// Prints all rows of an answer. An answer without columns, such as that of SET, prints nothing.
+///
+/// # Errors
+/// Those of the query; [`crate::CliError::OutputClosed`] if nobody reads.
+pub(super) async fn print_answer(mut answer: SendableRecordBatchStream, format: AnswerFormat) -> Result<Printed> {
+    let mut printer = Printer { schema: answer.schema(), format, held: vec![], held_rows: 0, tables: 0 };
+    let mut printed = Printed::default();
+    while let Some(batch) = answer.next().await {
+        let batch = batch?;
+        printed.rows += batch.num_rows();
+        let start = Instant::now();
+        printer.push(&batch)?;
+        printed.time += start.elapsed();
+    }
+    let start = Instant::now();
+    printer.finish()?;
+    printed.time += start.elapsed();
+    Ok(printed)
+}
+
+struct Printer {
+    schema: SchemaRef,
+    format: AnswerFormat,
+    /// Rows of the next table.
+    held: Vec<RecordBatch>,
+    held_rows: usize,
+    /// Tables or batches printed so far.
+    tables: usize,
+}
+
+impl Printer {
+    fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        if self.schema.fields().is_empty() {
+            return Ok(());
+        }
+        if self.format != AnswerFormat::Table {
+            return self.print(std::slice::from_ref(batch));
+        }
+        let mut from = 0;
+        while from < batch.num_rows() {
+            let rows = (batch.num_rows() - from).min(TABLE_ROWS - self.held_rows);
+            self.held.push(batch.slice(from, rows));
+            self.held_rows += rows;
+            from += rows;
+            if self.held_rows == TABLE_ROWS {
+                self.print_held()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let is_due = self.held_rows > 0 || self.tables == 0;
+        if self.schema.fields().is_empty() || !is_due { Ok(()) } else { self.print_held() }
+    }
+
+    fn print_held(&mut self) -> Result<()> {
+        let held = std::mem::take(&mut self.held);
+        self.held_rows = 0;
+        self.print(&held)
+    }
+
+    fn print(&mut self, batches: &[RecordBatch]) -> Result<()> {
+        let mut bytes = vec![];
+        match self.format {
+            AnswerFormat::Table => {
+                let table = pretty_format_batches_with_schema(self.schema.clone(), batches)?;
+                self.tables += 1;
+                return print_line(&table.to_string());
+            }
+            AnswerFormat::Csv => {
+                let mut writer = WriterBuilder::new().with_header(self.tables == 0).build(&mut bytes);
+                if batches.is_empty() {
+                    writer.write(&RecordBatch::new_empty(self.schema.clone()))?;
+                }
+                batches.iter().try_for_each(|batch| writer.write(batch))?;
+            }
+            AnswerFormat::Json => {
+                let mut writer = LineDelimitedWriter::new(&mut bytes);
+                batches.iter().try_for_each(|batch| writer.write(batch))?;
+                writer.finish()?;
+            }
+        }
+        self.tables += 1;
+        print_bytes(&bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn long_answers_are_cut_into_tables() {
+        let batch = |rows: usize| {
+            let values = arrow::array::Int64Array::from_iter_values(0..rows as i64);
+            RecordBatch::try_from_iter([("x", std::sync::Arc::new(values) as _)]).unwrap()
+        };
+        let schema = batch(1).schema();
+        for (rows, tables) in [(&[][..], 1), (&[3, 4], 1), (&[TABLE_ROWS], 1), (&[TABLE_ROWS - 1, TABLE_ROWS + 2], 3)] {
+            let mut printer =
+                Printer { schema: schema.clone(), format: AnswerFormat::Table, held: vec![], held_rows: 0, tables: 0 };
+            for rows in rows {
+                printer.push(&batch(*rows)).unwrap();
+                assert!(printer.held_rows < TABLE_ROWS);
+            }
+            printer.finish().unwrap();
+            assert_eq!(printer.tables, tables, "{rows:?}");
+        }
+    }
+}
