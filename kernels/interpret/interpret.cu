@@ -31,9 +31,6 @@ struct Parts<INTERPRET_PARTITION> {
 WJ_DEVICE bool control(Machine& m, Rows& rows, const Instruction& i, u32& at) {
     switch (i.operation) {
         case WJ_DO_KeepUniform: keep_uniform(m, i); break;
-        case WJ_DO_Grid: if (!next_grid_row(m, rows, i, false)) end_rows(rows, at, i.next); break;
-        case WJ_DO_GridWanted: if (!next_grid_row(m, rows, i, true)) at = i.next; break;
-        case WJ_DO_Sample: if (!next_sample(m, rows, i)) at = i.next; break;
         case WJ_DO_Enqueue: enqueue(m, rows, i, at); break;
         case WJ_DO_Dequeue: dequeue(m, rows, i, at); break;
         // Behind an empty queue.
@@ -45,7 +42,27 @@ WJ_DEVICE bool control(Machine& m, Rows& rows, const Instruction& i, u32& at) {
                                           WJ_MATCH_CANCEL_TURNS);
             }
             break;
-        case WJ_DO_IsFull: set(m, i.to, rows.is_full); break;
+        case WJ_DO_Find4:
+        case WJ_DO_Find8:
+        case WJ_DO_FindWord4:
+        case WJ_DO_FindWord8:
+        case WJ_DO_FindPair: find_key(m, i); break;
+        case WJ_DO_Raise: if (takes_part(m) && get(m, i.a) != 0) raise_status(get_pointer<u64>(m, i.b), i.next); break;
+        // `b` is the number, `next` the word of the control block.
+        case WJ_DO_Count: if (takes_part(m)) atomicAdd(get_pointer<u64>(m, i.a) + i.next, get(m, i.b)); break;
+        case WJ_DO_AddRows: add_rows(get_pointer<u64>(m, i.a), (u32)get(m, i.b)); break;
+        case WJ_DO_MarkRow: if (blockIdx.x == 0 && threadIdx.x == 0) get_pointer<u64>(m, i.a)[0] = 1; break;
+        default: return false;
+    }
+    return true;
+}
+
+// An instruction of loops over all rows.
+WJ_DEVICE bool head_of_rows(Machine& m, Rows& rows, const Instruction& i, u32& at) {
+    switch (i.operation) {
+        case WJ_DO_Grid: if (!next_grid_row(m, rows, i, false)) end_rows(rows, at, i.next); break;
+        case WJ_DO_GridWanted: if (!next_grid_row(m, rows, i, true)) at = i.next; break;
+        case WJ_DO_Sample: if (!next_sample(m, rows, i)) at = i.next; break;
         case WJ_DO_Batch: {
             const u64 tile_rows = (u64)blockDim.x * i.b;
             const u64 first = rows.tile * tile_rows;
@@ -78,11 +95,15 @@ WJ_DEVICE bool control(Machine& m, Rows& rows, const Instruction& i, u32& at) {
         }
         case WJ_DO_KeepKey: set(m, behind(i.to, rows.item - 1), get(m, i.a)); break;
         case WJ_DO_LoadKey: set(m, i.to, get_behind(m, i.a, rows.item - 1)); break;
-        case WJ_DO_Find4:
-        case WJ_DO_Find8:
-        case WJ_DO_FindWord4:
-        case WJ_DO_FindWord8:
-        case WJ_DO_FindPair: find_key(m, i); break;
+        default: return false;
+    }
+    return true;
+}
+
+// An instruction of sinks other than group tables and partitions.
+WJ_DEVICE bool sink(Machine& m, Rows& rows, const Instruction& i) {
+    switch (i.operation) {
+        case WJ_DO_IsFull: set(m, i.to, rows.is_full); break;
         case WJ_DO_Reserve:
         case WJ_DO_ReserveOfBlock: reserve(m, rows, i); break;
         case WJ_DO_ReserveMatches:
@@ -92,14 +113,9 @@ WJ_DEVICE bool control(Machine& m, Rows& rows, const Instruction& i, u32& at) {
         case WJ_DO_AddToSketch:
             add_to_sketch(get_pointer<u64>(m, i.a), get_pointer<u64>(m, i.b), get(m, i.c), get(m, i.d) != 0);
             break;
-        case WJ_DO_Raise: if (takes_part(m) && get(m, i.a) != 0) raise_status(get_pointer<u64>(m, i.b), i.next); break;
-        // `b` is the number, `next` the word of the control block.
-        case WJ_DO_Count: if (takes_part(m)) atomicAdd(get_pointer<u64>(m, i.a) + i.next, get(m, i.b)); break;
         case WJ_DO_FillSlot4:
         case WJ_DO_FillSlot8:
         case WJ_DO_SetBit: write_slot(m, i); break;
-        case WJ_DO_AddRows: add_rows(get_pointer<u64>(m, i.a), (u32)get(m, i.b)); break;
-        case WJ_DO_MarkRow: if (blockIdx.x == 0 && threadIdx.x == 0) get_pointer<u64>(m, i.a)[0] = 1; break;
         case WJ_DO_MergeAdd:
         case WJ_DO_MergeAddWide:
         case WJ_DO_MergeAddDouble:
@@ -234,6 +250,8 @@ WJ_DEVICE void interpret(const InterpretParams& p) {
         if (instruction.operation == WJ_DO_End) break;
         if (compute(machine, instruction, at)) continue;
         if (control(machine, rows, instruction, at)) continue;
+        if (KIND == INTERPRET_ROWS && head_of_rows(machine, rows, instruction, at)) continue;
+        if ((KIND == INTERPRET_ROWS || KIND == INTERPRET_MATCHES) && sink(machine, rows, instruction)) continue;
         part(machine, rows, parts, instruction, at);
     }
 }

@@ -117,6 +117,42 @@ pub enum ProgramKind {
     Scatter,
 }
 
+impl ProgramKind {
+    /// Whether its kernel has an instruction. What a kernel does not need takes it long to compile, so that heads of loops over
+    /// all rows, and sinks other than group tables and partitions, are only in some (`interpret` in `interpret/interpret.cu`).
+    pub(super) fn has(self, operation: Operation) -> bool {
+        match operation {
+            Operation::Grid
+            | Operation::GridWanted
+            | Operation::Sample
+            | Operation::Batch
+            | Operation::OpenItems
+            | Operation::BatchItem
+            | Operation::BatchFind
+            | Operation::BatchReserve
+            | Operation::BatchFound
+            | Operation::KeepKey
+            | Operation::LoadKey => self == Self::Rows,
+            Operation::IsFull
+            | Operation::Reserve
+            | Operation::ReserveOfBlock
+            | Operation::ReserveMatches
+            | Operation::PlaceMatch
+            | Operation::AddToSketch
+            | Operation::FillSlot4
+            | Operation::FillSlot8
+            | Operation::SetBit
+            | Operation::MergeAdd
+            | Operation::MergeAddWide
+            | Operation::MergeAddDouble
+            | Operation::MergeMax
+            | Operation::MergeOr
+            | Operation::MergeXor => matches!(self, Self::Rows | Self::Matches),
+            _ => true,
+        }
+    }
+}
+
 /// A block's table in front of a group table.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Shared {

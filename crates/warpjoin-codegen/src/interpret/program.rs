@@ -66,6 +66,9 @@ impl Program {
         let mut builder = Builder::new(kernel);
         builder.kernel(kernel)?;
         shorten(&mut builder)?;
+        if !builder.steps.iter().all(|step| builder.kind.has(step.operation)) {
+            return Err(Unknown("an instruction that its kernel lacks"));
+        }
         let registers = allocate(&builder)?;
         let placed = |step: &Step| match step.next {
             Next::Label(label) => Ok(step.with(Next::Number(builder.placed(label)?))),

@@ -12,6 +12,7 @@ use std::ffi::c_int;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use cudarc::nvrtc::sys::{self, nvrtcResult};
 use warpjoin_kernels::HEADERS;
@@ -172,6 +173,7 @@ impl Nvrtc {
         let _use = LibraryInUse::begin()?;
         let library = copies()?.take(Self::path);
         let program = library.program(source)?;
+        let start = Instant::now();
         let result = program.compile(&options(source, target, self.version))?;
         let rejected =
             |log| DeviceError::KernelCompile { module: source.name.clone(), target: target.to_string(), log };
@@ -183,6 +185,8 @@ impl Nvrtc {
             let reason = format!("{} (module {}, {target}) {log}", describe(result), source.name);
             return Err(DeviceError::Driver { device: "nvrtc".into(), call: "nvrtcCompileProgram", reason });
         }
+        let entries = source.entries.join(", ");
+        log::debug!("NVRTC: {} ({entries}) for {target}: {} ms", source.name, start.elapsed().as_millis());
         if !log.is_empty() {
             log::debug!("NVRTC on {} for {target}:\n{log}", source.name);
         }
