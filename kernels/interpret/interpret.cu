@@ -42,6 +42,7 @@ WJ_DEVICE bool control(Machine& m, Rows& rows, const Instruction& i, u32& at) {
                                           WJ_MATCH_CANCEL_TURNS);
             }
             break;
+        case WJ_DO_AnyOfLanes: set(m, i.to, any_of_lanes(get(m, i.a) != 0, get(m, i.b))); break;
         case WJ_DO_Find4:
         case WJ_DO_Find8:
         case WJ_DO_FindWord4:

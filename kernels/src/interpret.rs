@@ -159,7 +159,7 @@ operations! {
     // Rows that are left: each warp lists them, and goes on with as many as it has lanes.
     Enqueue, Dequeue, NextTurn,
     // Loops over matches: goes on while a lane of the warp has one.
-    WhileAny, MatchTurn, IsFull,
+    WhileAny, MatchTurn, IsFull, AnyOfLanes,
     // Several rows a thread.
     Batch, OpenItems, BatchItem, BatchFind, BatchReserve, BatchFound, KeepKey, LoadKey,
     // Values.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use common::case::upload;
-use common::int_plans::{batch, below, join, scan, sums};
+use common::int_plans::{batch, below, join, join_if_less, scan, sums};
 use warpjoin::exec;
 use warpjoin::plan::{JoinKind, Plan};
 use warpjoin::{CodeTier, ExecOptions, JoinForm, Session, Table};
@@ -78,7 +78,29 @@ fn each_match_is_one_row_however_many_lanes_share_them() {
                 pairs.extend(matches.map(|&(_, value)| vec![row[0], row[1], value]));
             }
             pairs.sort_unstable();
+            // Whether a row has a match of a lower value; few rows have one, or many.
+            let has_lower = |row: &(i64, i64), bound: i64| {
+                build.iter().any(|&(key, value)| key == row.0 && value < bound && value < row.1)
+            };
+            let existence = |bound: i64, kind: JoinKind| {
+                let build = below(scan(&build_table), 1, bound.into());
+                join_if_less(join(build, scan(&probe_table), (0, 0), kind, vec![2, 3]), 1, 3)
+            };
+            let existing = |bound: i64, expected: bool| {
+                let kept = probe.iter().filter(|row| has_lower(row, bound) == expected);
+                let mut kept: Vec<Row> = kept.map(|&(key, value)| vec![key, value]).collect();
+                kept.sort_unstable();
+                kept
+            };
             let cases = [
+                ("semi join", existence(BUILD_ROWS, JoinKind::ProbeSemi), existing(BUILD_ROWS, true)),
+                ("semi join of few", existence(9, JoinKind::ProbeSemi), existing(9, true)),
+                ("anti join", existence(BUILD_ROWS, JoinKind::ProbeAnti), existing(BUILD_ROWS, false)),
+                (
+                    "sums of a semi join",
+                    sums(existence(9, JoinKind::ProbeSemi), 0, 1),
+                    summed(&existing(9, true), 0, 1),
+                ),
                 ("rows", once(scan(&build_table)), joined.clone()),
                 ("some rows", below(once(scan(&build_table)), 1, 20), kept),
                 ("sums", sums(once(scan(&build_table)), 0, 1), summed(&joined, 0, 1)),

@@ -317,11 +317,12 @@ impl Case {
     }
 }
 
-/// Whether a timestamp could not be cast to another unit, or a decimal to another scale, as comparisons of two columns do. Which rows
+/// Whether a date or timestamp could not be cast to another unit, or a decimal to another scale, as comparisons of two columns do. Which rows
 /// meet the cast depends on the plan: those of a join's other side where one side is empty, all pairs of rows of a join's filter,
 /// even if another condition of the filter is false.
 fn is_of_coercion(error: &str) -> bool {
-    let of_time = error.contains("Cannot cast Timestamp") && error.contains("exceeds the representable");
+    let is_time = error.contains("Cannot cast Timestamp") || error.contains("Cannot cast Date");
+    let of_time = is_time && error.contains("exceeds the representable");
     of_time || (error.contains("Cannot cast to Decimal") && error.contains("Overflowing on"))
 }
 

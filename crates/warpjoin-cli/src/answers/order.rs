@@ -4,10 +4,14 @@
 
 use std::sync::Arc;
 
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::SortOptions;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, Limit, LogicalPlan, Projection, SkipType, Sort};
+use datafusion::physical_expr::create_physical_expr;
 
 /// A query that also returns its sort keys.
 ///
@@ -38,7 +42,7 @@ impl OrderedQuery {
     /// Reads a logical plan that is not optimized yet.
     ///
     /// # Errors
-    /// When DataFusion rejects one of the plans, or an OFFSET is not a literal.
+    /// When DataFusion rejects one of the plans, or an OFFSET is not a constant.
     pub(super) fn of(plan: &LogicalPlan) -> Result<Self> {
         let columns = plan.schema().fields().len();
         let skip = skip_of(plan)?;
@@ -89,9 +93,9 @@ fn skip_of(plan: &LogicalPlan) -> Result<Option<usize>> {
     match plan {
         LogicalPlan::Limit(limit) => match limit.get_skip_type()? {
             SkipType::Literal(skip) => Ok(Some(skip + skip_of(&limit.input)?.unwrap_or(0))),
-            SkipType::UnsupportedExpr => match limit.skip.as_deref().and_then(literal_of) {
+            SkipType::UnsupportedExpr => match limit.skip.as_deref().and_then(constant_of) {
                 Some(skip) => Ok(Some(skip + skip_of(&limit.input)?.unwrap_or(0))),
-                None => plan_err!("the OFFSET of a compared query must be a literal"),
+                None => plan_err!("the OFFSET of a compared query must be a constant"),
             },
         },
         LogicalPlan::Projection(projection) => skip_of(&projection.input),
@@ -100,14 +104,15 @@ fn skip_of(plan: &LogicalPlan) -> Result<Option<usize>> {
     }
 }
 
-/// The value of a number literal, with or without casts.
-fn literal_of(expr: &Expr) -> Option<usize> {
-    match expr {
-        Expr::Cast(cast) => literal_of(&cast.expr),
-        Expr::Literal(value, _) => match value.cast_to(&DataType::Int64).ok()? {
-            ScalarValue::Int64(Some(number)) => usize::try_from(number).ok(),
-            _ => None,
-        },
+/// The value of an expression without columns.
+fn constant_of(expr: &Expr) -> Option<usize> {
+    let context = PhysicalPlanningContext::default();
+    let expr = create_physical_expr(expr, &DFSchema::empty(), &ExecutionProps::new(), &context).ok()?;
+    let rows = RecordBatchOptions::new().with_row_count(Some(1));
+    let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &rows).ok()?;
+    let values = expr.evaluate(&row).and_then(|value| value.into_array(1)).ok()?;
+    match ScalarValue::try_from_array(&values, 0).and_then(|value| value.cast_to(&DataType::Int64)).ok()? {
+        ScalarValue::Int64(Some(number)) => usize::try_from(number).ok(),
         _ => None,
     }
 }
@@ -148,6 +153,8 @@ mod tests {
         assert_eq!(shape("select column1 from t order by column3 limit 3 offset 2").await, (1, 1, Some(2)));
         assert_eq!(shape("select column1 from t limit 3").await, (1, 0, Some(0)));
         assert_eq!(shape("select column1 from t limit 2::int offset 1::tinyint").await, (1, 0, Some(1)));
+        let computed = "select column1 from t limit 1 + 1 offset case when 1 < 2 then 3 else 0 end";
+        assert_eq!(shape(computed).await, (1, 0, Some(3)));
         assert_eq!(
             shape("select column1 a, sum(column2) s from t group by a order by max(column3)").await,
             (2, 1, None)

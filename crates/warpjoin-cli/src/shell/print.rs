@@ -42,7 +42,7 @@ pub(super) struct Printed {
 /// # Errors
 /// Those of the query; [`crate::CliError::OutputClosed`] if nobody reads.
 pub(super) async fn print_answer(mut answer: SendableRecordBatchStream, format: AnswerFormat) -> Result<Printed> {
-    let mut printer = Printer { schema: answer.schema(), format, held: vec![], held_rows: 0, tables: 0 };
+    let mut printer = Printer::new(answer.schema(), format, TABLE_ROWS);
     let mut printed = Printed::default();
     while let Some(batch) = answer.next().await {
         let batch = batch?;
@@ -60,6 +60,8 @@ pub(super) async fn print_answer(mut answer: SendableRecordBatchStream, format: 
 struct Printer {
     schema: SchemaRef,
     format: AnswerFormat,
+    /// Rows of a table at most.
+    table_rows: usize,
     /// Rows of the next table.
     held: Vec<RecordBatch>,
     held_rows: usize,
@@ -68,6 +70,10 @@ struct Printer {
 }
 
 impl Printer {
+    fn new(schema: SchemaRef, format: AnswerFormat, table_rows: usize) -> Self {
+        Self { schema, format, table_rows, held: vec![], held_rows: 0, tables: 0 }
+    }
+
     fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         if self.schema.fields().is_empty() {
             return Ok(());
@@ -77,11 +83,11 @@ impl Printer {
         }
         let mut from = 0;
         while from < batch.num_rows() {
-            let rows = (batch.num_rows() - from).min(TABLE_ROWS - self.held_rows);
+            let rows = (batch.num_rows() - from).min(self.table_rows - self.held_rows);
             self.held.push(batch.slice(from, rows));
             self.held_rows += rows;
             from += rows;
-            if self.held_rows == TABLE_ROWS {
+            if self.held_rows == self.table_rows {
                 self.print_held()?;
             }
         }
@@ -138,12 +144,11 @@ mod tests {
             RecordBatch::try_from_iter([("x", std::sync::Arc::new(values) as _)]).unwrap()
         };
         let schema = batch(1).schema();
-        for (rows, tables) in [(&[][..], 1), (&[3, 4], 1), (&[TABLE_ROWS], 1), (&[TABLE_ROWS - 1, TABLE_ROWS + 2], 3)] {
-            let mut printer =
-                Printer { schema: schema.clone(), format: AnswerFormat::Table, held: vec![], held_rows: 0, tables: 0 };
+        for (rows, tables) in [(&[][..], 1), (&[1, 1], 1), (&[3], 1), (&[2, 5], 3)] {
+            let mut printer = Printer::new(schema.clone(), AnswerFormat::Table, 3);
             for rows in rows {
                 printer.push(&batch(*rows)).unwrap();
-                assert!(printer.held_rows < TABLE_ROWS);
+                assert!(printer.held_rows < 3);
             }
             printer.finish().unwrap();
             assert_eq!(printer.tables, tables, "{rows:?}");

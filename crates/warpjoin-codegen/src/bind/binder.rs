@@ -13,8 +13,8 @@ use super::environment::Payload;
 use super::value::Value;
 use crate::precomputed::Tabulations;
 use crate::program::{
-    Binding, Body, Code, Codes, Declaration, Field, First, Front, Head, Item, Node, Nodes, Params, Statement, Status,
-    Type, Variable,
+    Binding, Body, Code, Codes, Declaration, Field, First, Front, Head, Item, Node, Nodes, Params, Slices, Statement,
+    Status, Type, Variable,
 };
 use crate::shapes::{ProbeKind, SourceShape, ValidityForm};
 use crate::value::CType;
@@ -42,8 +42,8 @@ pub(crate) struct Binder {
     pub is_queued: bool,
     /// The variable of the loop over rows.
     pub row: Variable,
-    /// 2^this lanes share the matches of a row; taken by the first loop over matches.
-    pub slice_bits: Option<Field>,
+    /// Lanes that share the matches of a row; the loop that they share takes them.
+    pub slices: Option<Slices>,
     /// What is loaded and stored by row is not used again soon.
     pub is_streaming: bool,
     /// How many rows are wanted, a parameter; the variable `is_full` says that the lane has seen them taken.
@@ -85,7 +85,7 @@ impl Binder {
             reads_all: false,
             is_queued: false,
             row: Variable::Row,
-            slice_bits: None,
+            slices: None,
             is_streaming: false,
             wanted: None,
             has_lists: false,

@@ -36,6 +36,14 @@ impl Builder<'_> {
                 let (table, control, written) = (self.field(*table), self.field(*control), self.written()?);
                 self.emit(operation, written, &[table, key, value, control]);
             }
+            Statement::Join { found, alive } => {
+                let [found, alive, lanes, lane] = [*found, *alive, Variable::Slices, Variable::Slice]
+                    .map(|variable| self.variable(variable).map(|known| known.operand));
+                let (found, alive, lanes, lane, zero) = (found?, alive?, lanes?, lane?, self.constant(0));
+                self.emit(Do::AnyOfLanes, found, &[found, lanes]);
+                let is_first = self.word(Do::Equal, &[lane, zero]);
+                self.emit(Do::And, alive, &[alive, is_first]);
+            }
             Statement::SetBit { table, key } => {
                 let key = self.code_as(*key, CType::U64)?;
                 let (table, written, none) = (self.field(*table), self.written()?, self.constant(0));

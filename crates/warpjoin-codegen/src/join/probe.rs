@@ -7,7 +7,8 @@ use super::keys::probe_words;
 use crate::bind::{Binder, Cell, Environment, Payload, PayloadAccess, Value, hoist_word, key_word};
 use crate::expr::evaluate;
 use crate::program::{
-    Binding, Code, Declaration, Field, Find, First, Function, Item, JoinPart, MatchLoop, Op, Statement, Type, Variable,
+    Binding, Code, Declaration, Field, Find, First, Function, Item, JoinPart, MatchLoop, Op, Slices, Statement, Type,
+    Variable,
 };
 use crate::shapes::{
     DirectSlots, FilterTest, JoinShape, PayloadForm, ProbeKey, ProbeKind, ProbeStep, Slots, StoredKey, WordSlots,
@@ -45,7 +46,9 @@ pub(crate) fn probe(b: &mut Binder, environment: &Environment, step: &ProbeStep,
     }
     let found = find(b, shape, key, join);
     let is_unique = shape.unique;
-    let row = if is_unique { found } else { open_matches(b, step.kind, alive, join) };
+    let slices = if is_unique { None } else { b.slices.take_if(|slices| slices.shares(step.kind)) };
+    let is_shared = slices.is_some();
+    let row = if is_unique { found } else { open_matches(b, step.kind, alive, join, slices) };
     let matched = (step.kind == ProbeKind::Outer).then(|| b.truth_of(b.alive));
     access(b, shape, row, matched, join);
     if shape.is_hashed() {
@@ -84,6 +87,10 @@ pub(crate) fn probe(b: &mut Binder, environment: &Environment, step: &ProbeStep,
         }
         b.close();
         matched = done;
+        if is_shared {
+            b.flush();
+            b.all(Statement::Join { found: done, alive });
+        }
     }
     b.flush();
     b.alive = alive;
@@ -102,7 +109,7 @@ pub(crate) fn probe(b: &mut Binder, environment: &Environment, step: &ProbeStep,
 
 /// Opens the loop over the matches of the row that was found; `b.alive` then says whether there is one in this
 /// turn. Of an outer join a row without a match has a turn too, the last one. Returns the build row.
-fn open_matches(b: &mut Binder, kind: ProbeKind, alive: Variable, join: usize) -> Code {
+fn open_matches(b: &mut Binder, kind: ProbeKind, alive: Variable, join: usize, slices: Option<Slices>) -> Code {
     let row_list = b.params.once(Type::Input(CType::U32), Binding::Join(join, JoinPart::RowList));
     if !kind.is_existence() {
         // The rest of the pipeline is within the loop.
@@ -117,7 +124,6 @@ fn open_matches(b: &mut Binder, kind: ProbeKind, alive: Variable, join: usize) -
     let number = join as u32;
     let stops_when_full = !kind.is_existence() && b.wanted.is_some();
     let sought = b.alive;
-    let slice_bits = if kind == ProbeKind::Matches { b.slice_bits.take() } else { None };
     let matches = MatchLoop {
         number,
         kind,
@@ -128,7 +134,7 @@ fn open_matches(b: &mut Binder, kind: ProbeKind, alive: Variable, join: usize) -
         control,
         cancel,
         reserves: false,
-        slice_bits,
+        slice_bits: slices.map(|slices| slices.bits),
     };
     b.item(Item::OpenMatches(matches));
     b.alive = if kind == ProbeKind::Outer { Variable::MatchInTurn(number) } else { Variable::AliveInTurn(number) };

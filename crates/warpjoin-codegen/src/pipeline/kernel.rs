@@ -12,16 +12,14 @@ use super::batch::{BATCH_BLOCKS, Batch};
 use super::matches::{self, Matches};
 use super::partition::partition;
 use super::queue;
-use super::slices::{can_slice, open_slices};
+use super::slices::{open_slices, sliced_loop};
 use super::source::open_source;
 use super::steps::{bind_step, pass_step};
 use crate::bind::{Binder, Environment, FrontPlace, HeadPlace};
 use crate::constants::{Constants, PIPELINE_BLOCK_THREADS};
 use crate::interpret::Program;
 use crate::precomputed::Lookup;
-use crate::program::{
-    Around, Binding, GroupFrame, GroupLoop, Head, Kernel, QUEUE_HEAD_BYTES, Type, Variable, queue_bytes,
-};
+use crate::program::{Around, Binding, GroupFrame, GroupLoop, Head, Kernel, QUEUE_HEAD_BYTES, Type, queue_bytes};
 use crate::shapes::{
     GroupLimits, GroupShape, JoinShape, MatchForm, Packing, PartitionStage, PayloadForm, RowShape, Sink, SortShape,
     SourceShape, Step,
@@ -79,8 +77,8 @@ impl GeneratedPipeline {
 /// How rows are spread over threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grid {
-    /// A row a thread, grid stride. `is_sliced`: several threads may share a row ([`Binding::SliceBits`]).
-    Tiles { block_threads: u32, shared_bytes: u32, is_sliced: bool },
+    /// A row a thread, grid stride. 2^`slice_bits_max` threads may share a row at most ([`Binding::SliceBits`]).
+    Tiles { block_threads: u32, shared_bytes: u32, slice_bits_max: u32 },
     /// `batch::ITEMS` rows a thread, grid stride, [`BATCH_BLOCKS`] blocks a multiprocessor.
     Batches { block_threads: u32, shared_bytes: u32 },
     /// [`warpjoin_kernels::partition::PARTITION_ITEMS`] rows a thread, grid stride, a counter a partition.
@@ -203,14 +201,15 @@ fn bind_tiles(b: &mut Binder, source: &SourceShape, steps: &[Step], sink: &Sink)
     if let Sink::Limit { wanted, .. } = sink {
         b.wanted = Some(b.params.add(number, Binding::Word(*wanted)));
     }
-    let (mut rest, mut probes, mut front) = (steps, 0, None);
+    let (mut rest, mut probes, mut front, mut slice_bits_max) = (steps, 0, None, 0);
     let environment = if let Some((tests, behind)) = queue::split(source, steps, sink) {
         let (left, tested) = bind_front(b, source, tests, &place, &mut probes)?;
         (rest, front) = (behind, Some(tested));
         left
     } else {
-        if !b.is_partitioned && can_slice(steps, sink) {
-            open_slices(b);
+        if let Some(sliced) = sliced_loop(steps, sink).filter(|_| !b.is_partitioned) {
+            open_slices(b, sliced);
+            slice_bits_max = sliced.bits_max();
         }
         open_source(b, source)
     };
@@ -231,7 +230,7 @@ fn bind_tiles(b: &mut Binder, source: &SourceShape, steps: &[Step], sink: &Sink)
         b.place_front(&front, block_threads, offset, is_ordered)?;
         shared_bytes = offset + queue_bytes(block_threads);
     }
-    let grid = Grid::Tiles { block_threads, shared_bytes, is_sliced: b.row == Variable::SlicedRow };
+    let grid = Grid::Tiles { block_threads, shared_bytes, slice_bits_max };
     Ok((shape, frame, grid))
 }
 

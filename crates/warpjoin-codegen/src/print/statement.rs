@@ -57,6 +57,10 @@ pub(super) fn push_statement(text: &mut Text, nodes: &Nodes, statement: &Stateme
             });
             text.line(|line| line.push_str("++written;"));
         }
+        Statement::Join { found, alive } => {
+            text.push(&format!("{found} = any_of_lanes({found}, {});", Variable::Slices));
+            text.push(&format!("{alive} = {alive} && {} == 0;", Variable::Slice));
+        }
         Statement::SetBit { table, key } => {
             text.line(|line| {
                 line.push_str("set_in_bitmap(");

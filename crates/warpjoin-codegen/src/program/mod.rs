@@ -33,6 +33,6 @@ pub(super) use operator::{Op, Unary};
 pub use params::{Binding, FetchPart, GroupPart, JoinPart, MatchPart, PartitionPart, SketchPart};
 pub(super) use params::{Field, Params, Type};
 pub(super) use partition::PartitionItem;
-pub(super) use probe::{Find, MatchLoop};
+pub(super) use probe::{Find, MatchLoop, SlicedLoop, Slices};
 pub(super) use statement::{Branch, Case, Counter, Declaration, Statement, Status};
 pub(super) use variable::Variable;

@@ -17,6 +17,33 @@ pub(crate) struct Find {
     pub windows: Option<Field>,
 }
 
+/// Lanes that share the matches of a row in one loop of the pipeline.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slices {
+    /// 2^this lanes share a row.
+    pub bits: Field,
+    pub of: SlicedLoop,
+}
+
+/// Which loop over matches is shared: the first of its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SlicedLoop {
+    /// It has the rest of the pipeline inside.
+    Matches,
+    /// It looks for a match. The lanes, of one warp, tell each other.
+    Existence,
+}
+
+impl Slices {
+    /// Whether a loop of this kind is the one.
+    pub(crate) fn shares(&self, kind: ProbeKind) -> bool {
+        match self.of {
+            SlicedLoop::Matches => kind == ProbeKind::Matches,
+            SlicedLoop::Existence => kind.is_existence(),
+        }
+    }
+}
+
 /// The loop over the matches of a row, in rows of a list.
 #[derive(Debug)]
 pub(crate) struct MatchLoop {

@@ -42,6 +42,11 @@ pub(crate) enum Statement {
         value: Code,
         control: Field,
     },
+    /// Ends a loop over matches that lanes of a warp have shared: `found` if any of them has, and only the first one goes on.
+    Join {
+        found: Variable,
+        alive: Variable,
+    },
     /// Sets the bit of a key word, and counts it.
     SetBit {
         table: Field,

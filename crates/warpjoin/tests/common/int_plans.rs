@@ -47,6 +47,13 @@ pub(crate) fn join(build: Plan, probe: Plan, on: (usize, usize), kind: JoinKind,
     of_ints(PlanKind::Join(Box::new(join)), columns)
 }
 
+/// The same, of pairs of rows for which column `less` of both sides together is less than column `more`.
+pub(crate) fn join_if_less(join: Plan, less: usize, more: usize) -> Plan {
+    let Plan { kind: PlanKind::Join(join), schema } = join else { unreachable!("a join") };
+    let residual = Some(compare(CompareOp::Less, int(less), int(more)));
+    Plan { kind: PlanKind::Join(Box::new(JoinPlan { residual, ..*join })), schema }
+}
+
 pub(crate) fn sums(input: Plan, key: usize, value: usize) -> Plan {
     let call = AggregateCall::new(AggregateFunction::Sum, Some(int(value)), DataType::Int64);
     let kind = PlanKind::Aggregate { input: Box::new(input), group_by: vec![int(key)], aggregates: vec![call] };

@@ -8,9 +8,6 @@ use warpjoin_kernels::partition::{PARTITION_ITEMS, PARTITION_THREADS_MANY};
 
 use crate::exec::relation::{Relation, Source, threads_of};
 
-/// Maximum of [`slice_bits`]: every lane looks the key up.
-const SLICE_BITS_MAX: u32 = 10;
-
 /// A grid whose threads stride over rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Strides {
@@ -92,11 +89,9 @@ pub(in crate::exec) fn launch_shape(
 /// once. All chunks of these rows have as many, so that none has more blocks than all rows have: group tables keep a place
 /// for each block of those.
 pub(in crate::exec) fn slice_bits(info: &DeviceInfo, rows: u64, grid: Grid) -> u32 {
-    if !matches!(grid, Grid::Tiles { is_sliced: true, .. }) {
-        return 0;
-    }
+    let Grid::Tiles { slice_bits_max, .. } = grid else { return 0 };
     let threads = u64::from(info.multiprocessors) * u64::from(info.threads_per_multiprocessor);
-    threads.checked_div(rows).unwrap_or(0).checked_ilog2().unwrap_or(0).min(SLICE_BITS_MAX)
+    threads.checked_div(rows).unwrap_or(0).checked_ilog2().unwrap_or(0).min(slice_bits_max)
 }
 
 /// Blocks of which no thread adds up more rows than fit its sums.
