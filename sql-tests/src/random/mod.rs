@@ -317,9 +317,9 @@ impl Case {
     }
 }
 
-/// Whether a date or timestamp could not be cast to another unit, or a decimal to another scale, as comparisons of two columns do. Which rows
-/// meet the cast depends on the plan: those of a join's other side where one side is empty, all pairs of rows of a join's filter,
-/// even if another condition of the filter is false.
+/// Whether a date or timestamp could not be cast to another unit, or a decimal to another scale, as comparisons of two columns do.
+/// Which rows meet the cast depends on the plan: those of a join's other side where one side is empty, all pairs of rows of a
+/// join's filter, even if another condition of the filter is false.
 fn is_of_coercion(error: &str) -> bool {
     let is_time = error.contains("Cannot cast Timestamp") || error.contains("Cannot cast Date");
     let of_time = is_time && error.contains("exceeds the representable");

@@ -3,7 +3,7 @@
 //! Must not know where statements come from.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use datafusion::prelude::SessionContext;
 use warpjoin_datafusion::{CachedTable, Query, WarpjoinSessionContext, cache_table, runtime_of, uncache_table};
@@ -128,7 +128,7 @@ async fn run(context: &SessionContext, command: Command, format: AnswerFormat) -
         AnswerFormat::Table => print_line(&text)?,
         AnswerFormat::Csv | AnswerFormat::Json => eprintln!("{text}"),
     }
-    Ok(Printed { rows: 0, time: Duration::ZERO })
+    Ok(Printed::default())
 }
 
 async fn print(query: Query, format: AnswerFormat) -> Result<Printed> {

@@ -36,7 +36,7 @@ impl Builder<'_> {
                 let (table, control, written) = (self.field(*table), self.field(*control), self.written()?);
                 self.emit(operation, written, &[table, key, value, control]);
             }
-            Statement::Join { found, alive } => {
+            Statement::EndSearch { found, alive } => {
                 let [found, alive, lanes, lane] = [*found, *alive, Variable::Slices, Variable::Slice]
                     .map(|variable| self.variable(variable).map(|known| known.operand));
                 let (found, alive, lanes, lane, zero) = (found?, alive?, lanes?, lane?, self.constant(0));

@@ -89,7 +89,7 @@ pub(crate) fn probe(b: &mut Binder, environment: &Environment, step: &ProbeStep,
         matched = done;
         if is_shared {
             b.flush();
-            b.all(Statement::Join { found: done, alive });
+            b.all(Statement::EndSearch { found: done, alive });
         }
     }
     b.flush();

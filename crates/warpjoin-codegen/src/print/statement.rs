@@ -57,7 +57,7 @@ pub(super) fn push_statement(text: &mut Text, nodes: &Nodes, statement: &Stateme
             });
             text.line(|line| line.push_str("++written;"));
         }
-        Statement::Join { found, alive } => {
+        Statement::EndSearch { found, alive } => {
             text.push(&format!("{found} = any_of_lanes({found}, {});", Variable::Slices));
             text.push(&format!("{alive} = {alive} && {} == 0;", Variable::Slice));
         }

@@ -43,7 +43,7 @@ pub(crate) enum Statement {
         control: Field,
     },
     /// Ends a loop over matches that lanes of a warp have shared: `found` if any of them has, and only the first one goes on.
-    Join {
+    EndSearch {
         found: Variable,
         alive: Variable,
     },

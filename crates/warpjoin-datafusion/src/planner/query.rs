@@ -140,7 +140,6 @@ impl WarpjoinSessionContext for SessionContext {
         let references = state.resolve_table_references(&statement)?;
         let before = providers(&state, references).await;
         let given = state.statement_to_plan(statement).await?;
-        refuse_missing_files(&given)?;
         let Some((runtime, tables)) = kept_tables(&state, &given) else {
             return Ok(self.query_of_plan(given).await?.with_text(text));
         };
@@ -154,7 +153,6 @@ impl WarpjoinSessionContext for SessionContext {
     async fn query_of_plan(&self, plan: LogicalPlan) -> Result<Query> {
         // PREPARE, SET and the like run here; of EXECUTE the query is left.
         let (state, given) = self.execute_logical_plan(reset_by_set(plan)).await?.into_parts();
-        refuse_missing_files(&given)?;
         let Planned { plan, is_kept, .. } = match kept_tables(&state, &given) {
             Some((runtime, tables)) => plan_given(&given, tables, &state, &runtime).await?,
             None => Planned { plan: state.create_physical_plan(&given).await?, bound: None, is_kept: false },
@@ -267,6 +265,7 @@ async fn plan_given(
     state: &SessionState,
     runtime: &WarpjoinRuntime,
 ) -> Result<Planned> {
+    refuse_missing_files(given)?;
     let (options, kept) = (options_of(state), runtime.kept_plans());
     let environment = kept.environment(state);
     let key = LogicalKey { environment, stage: Stage::Given, tables: tables.ids.clone(), plan: given };
