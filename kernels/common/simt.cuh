@@ -52,6 +52,25 @@ __device__ __forceinline__ T& shared_as() {
     return *reinterpret_cast<T*>(wj_shared_bytes);
 }
 
+// The address of the block's dynamic shared memory, of which the compiler knows nothing, so that it is not computed over and over;
+// and what is at such an address.
+__device__ __forceinline__ u32 shared_address() {
+    u32 address = (u32)__cvta_generic_to_shared(&shared_as<u8>());
+    asm volatile("" : "+r"(address));
+    return address;
+}
+template <class T>
+__device__ __forceinline__ T& shared_at(u32 address) {
+    return *reinterpret_cast<T*>(__cvta_shared_to_generic(address));
+}
+
+// Four words at an address of shared memory that is a multiple of 16, in one load that stays where it is.
+__device__ __forceinline__ void load_four(u32 address, u32 (&words)[4]) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(address));
+}
+
 // A load that is not merged with others: it sees what other threads have stored meanwhile.
 template <class T>
 __device__ __forceinline__ T load_relaxed(const T* address) {
@@ -69,6 +88,40 @@ __device__ __forceinline__ void store_relaxed(T* address, T value) {
 template <class T>
 __device__ __forceinline__ T load_unordered(const T* address) {
     return *address;
+}
+
+// The bits of 1, 2, 4 or 8 bytes of global memory, without a branch, where `loads`; elsewhere 0. Nothing waits for them here.
+template <int BYTES>
+__device__ __forceinline__ u64 load_bits_if(const void* address, bool loads) {
+    const size_t global = __cvta_generic_to_global(address);
+    u64 word = 0;
+    u32 half = 0;
+#define WJ_LOAD_IF(width, to, constraint)                                                                   \
+    asm volatile("{ .reg .pred loads; setp.ne.u32 loads, %2, 0; @loads ld.global." width " %0, [%1]; }"     \
+                 : "+" constraint(to)                                                                       \
+                 : "l"(global), "r"((u32)loads))
+    if (BYTES == 1) WJ_LOAD_IF("u8", half, "r");
+    if (BYTES == 2) WJ_LOAD_IF("u16", half, "r");
+    if (BYTES == 4) WJ_LOAD_IF("u32", half, "r");
+    if (BYTES == 8) WJ_LOAD_IF("u64", word, "l");
+#undef WJ_LOAD_IF
+    return BYTES == 8 ? word : half;
+}
+
+// The bits of 1, 2 or 4 bytes (2^`bits`), as far as `end_load` makes them of what `begin_load` has read: the four bytes around
+// them, as one register is written by one load. Nobody waits for it before `end_load`.
+struct BegunLoad {
+    u32 word;
+    u32 shift;
+};
+__device__ __forceinline__ BegunLoad begin_load(u64 address, u32, bool loads) {
+    const u32 word = (u32)load_bits_if<4>((const void*)(address & ~3ULL), loads);
+    return BegunLoad{word, ((u32)address & 3) * 8};
+}
+// Behind the last of several loads: without it the compiler ends the first one before the last one has begun. All lanes call it.
+__device__ __forceinline__ void all_loads_begun() { __syncwarp(); }
+__device__ __forceinline__ u32 end_load(BegunLoad load, u32 bits) {
+    return load.word >> load.shift & 0xffffffffu >> (32 - (8 << bits));
 }
 
 // A load of what is read once, and a store of what is not read soon: they leave the L2 cache to others.
@@ -116,6 +169,34 @@ __device__ __forceinline__ void prefetch_bytes(const void* address, u32 bytes) {
 #include "sim/simt_cpu.h"
 
 static inline u32 opaque(u32 value) { return value; }
+static inline u32 shared_address() { return 0; }
+template <class T>
+static inline T& shared_at(u32 address) {
+    return *reinterpret_cast<T*>(&shared_as<u8>() + address);
+}
+static inline void load_four(u32 address, u32 (&words)[4]) {
+    for (int at = 0; at < 4; ++at) words[at] = shared_at<u32>(address + 4 * at);
+}
+template <int BYTES>
+static inline u64 load_bits_if(const void* address, bool loads) {
+    if (!loads) return 0;
+    return BYTES == 1   ? *static_cast<const u8*>(address)
+           : BYTES == 2 ? *static_cast<const u16*>(address)
+           : BYTES == 4 ? *static_cast<const u32*>(address)
+                        : *static_cast<const u64*>(address);
+}
+struct BegunLoad {
+    u32 word;
+};
+static inline BegunLoad begin_load(u64 address, u32 bits, bool loads) {
+    const void* const place = (const void*)address;
+    const u64 word = bits == 0   ? load_bits_if<1>(place, loads)
+                     : bits == 1 ? load_bits_if<2>(place, loads)
+                                 : load_bits_if<4>(place, loads);
+    return BegunLoad{(u32)word};
+}
+static inline void all_loads_begun() {}
+static inline u32 end_load(BegunLoad load, u32) { return load.word; }
 static inline u32 block_threads(u32) { return blockDim.x; }
 static inline void prefetch_bytes(const void*, u32) {}
 

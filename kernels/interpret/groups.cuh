@@ -9,7 +9,7 @@ struct Groups {
     SpareRow spare;
     TileOrder order;
     u64 turn;
-    u64 next;   // the lane's row after this one
+    u64 next;   // the lane's row after these
     u32 item;   // rows of the turn that were taken
     u32 items;  // all of them
     u32 first;  // of partitioned rows: the item's rows that are left
@@ -33,19 +33,25 @@ struct Merge {
     u32 kind, word, block_word, form, condition, value;
 };
 
-WJ_DEVICE Merge merge_of(const Machine& m, u32 number) {
-    const u32* each = list_at(m.list) + WJ_LIST_HEAD + number * WJ_LIST_EACH;
-    return Merge{each[0], each[1], each[2], each[3], each[4], each[5]};
+template <int ROWS>
+WJ_DEVICE Merge merge_of(const Machine<ROWS>& m, u32 number) {
+    const u32 address = m.list + (WJ_LIST_HEAD + number * WJ_LIST_EACH) * 4;
+    u32 numbers[4], operands[4];
+    load_four(address, numbers);
+    load_four(address + 16, operands);
+    return Merge{numbers[0], numbers[1], numbers[2], numbers[3], m.shared + operands[0], m.shared + operands[1]};
 }
 
-WJ_DEVICE GroupParts parts_of(const Machine& m) {
+template <int ROWS>
+WJ_DEVICE GroupParts parts_of(const Machine<ROWS>& m) {
     return GroupParts{pointer_in<const u32>(m, list_at(m.list), WJ_LIST_PARTS), value_in(m, list_at(m.list), WJ_LIST_PARTS + 1),
                       value_in(m, list_at(m.list), WJ_LIST_PARTS + 2), pointer_in<u64>(m, list_at(m.list), WJ_LIST_PARTS + 3),
                       value_in(m, list_at(m.list), WJ_LIST_PARTS + 4)};
 }
 
 // The group table: read where it is needed, so that it takes no registers elsewhere.
-WJ_DEVICE GroupTable table_of(const Machine& m) {
+template <int ROWS>
+WJ_DEVICE GroupTable table_of(const Machine<ROWS>& m) {
     const u32* fields = list_at(m.list) + WJ_LIST_TABLE;
     GroupTable table;
     table.rows = pointer_in<u64>(m, fields, 0);
@@ -59,11 +65,14 @@ WJ_DEVICE GroupTable table_of(const Machine& m) {
     table.control = pointer_in<u64>(m, fields, 8);
     return table;
 }
-WJ_DEVICE u64* group_rows(const Machine& m) { return pointer_in<u64>(m, list_at(m.list), WJ_LIST_TABLE); }
-WJ_DEVICE u64* group_control(const Machine& m) { return pointer_in<u64>(m, list_at(m.list), WJ_LIST_TABLE + 8); }
+template <int ROWS>
+WJ_DEVICE u64* group_rows(const Machine<ROWS>& m) { return pointer_in<u64>(m, list_at(m.list), WJ_LIST_TABLE); }
+template <int ROWS>
+WJ_DEVICE u64* group_control(const Machine<ROWS>& m) { return pointer_in<u64>(m, list_at(m.list), WJ_LIST_TABLE + 8); }
 
 // `walk_words`: of shared memory in front of the block's table. All threads of the block call it.
-WJ_RARE void open_groups(const Machine m, Groups& groups, u32 walk_words) {
+template <int ROWS>
+WJ_RARE void open_groups(const Machine<ROWS> m, Groups& groups, u32 walk_words) {
     groups.spare = SpareRow{0, false};
     groups.is_open = false;
     if (listed(m, WJ_LIST_FRONT) != WJ_FRONT_NONE) {
@@ -86,74 +95,127 @@ struct GroupRow {
     SpareRow spare;
 };
 
-WJ_RARE u64 narrow_row(const Machine m, u64 packed) {
+template <int ROWS>
+WJ_RARE u64 narrow_row(const Machine<ROWS> m, u64 packed) {
     return group_row_narrow(table_of(m), listed(m, WJ_LIST_STRIDE), packed);
 }
 
 // The words of the key are those of the lane's row.
-WJ_RARE GroupRow wide_row(const Machine m, SpareRow spare) {
+// The words of the key are those of one of the lane's rows.
+template <int ROWS>
+WJ_RARE GroupRow wide_row(const Machine<ROWS> m, SpareRow spare, int row) {
     u64 key[WJ_INTERPRET_KEY_WORDS];
     const u32 words = listed(m, WJ_LIST_KEY_WORDS);
     const u32 operands = WJ_LIST_HEAD + listed(m, WJ_LIST_ACCUMULATORS) * WJ_LIST_EACH;
-    for (u32 word = 0; word < words; ++word) key[word] = value_in(m, list_at(m.list), operands + word);
-    GroupRow row = {0, spare};
-    row.number = group_row_of_words(table_of(m), listed(m, WJ_LIST_STRIDE), key, words, row.spare);
-    return row;
+    for (u32 at = 0; at < words; ++at) key[at] = word(m, operand_in(m, list_at(m.list), operands + at), row);
+    GroupRow group = {0, spare};
+    group.number = group_row_of_words(table_of(m), listed(m, WJ_LIST_STRIDE), key, words, group.spare);
+    return group;
 }
 
-WJ_DEVICE u64 row_of_group(const Machine& m, SpareRow& spare, u64 packed) {
+// The row of the group of a packed key, or of one of the lane's rows.
+template <int ROWS>
+WJ_DEVICE u64 row_of_group(const Machine<ROWS>& m, SpareRow& spare, u64 packed, int row) {
     const u32 mode = listed(m, WJ_LIST_MODE);
     if (mode == WJ_MODE_DENSE) return group_row_dense(table_of(m), listed(m, WJ_LIST_STRIDE), packed);
     if (mode == WJ_MODE_NARROW) return narrow_row(m, packed);
-    const GroupRow row = wide_row(m, spare);
-    spare = row.spare;
-    return row.number;
+    const GroupRow group = wide_row(m, spare, row);
+    spare = group.spare;
+    return group.number;
 }
 
-// Merges the lane's row into its group.
-WJ_RARE void accumulate_row(const Machine m, Groups& groups) {
+// Adds values of the lane's rows that have a slot to sums in halves. All are under way before the first carry is known.
+template <int ROWS>
+WJ_DEVICE void add_in_block(u64* words, u32 slots, const u32 (&slot_of)[ROWS], const Words<ROWS>& values) {
+    u32* const halves = reinterpret_cast<u32*>(words);
+    u32 before[ROWS];
+    WJ_EACH_ROW {
+        if (slot_of[row] != WJ_NO_SLOT) before[row] = atomicAdd(&halves[slot_of[row]], (u32)values.of[row]);
+    }
+    WJ_EACH_ROW {
+        if (slot_of[row] == WJ_NO_SLOT) continue;
+        const u32 high = (u32)(values.of[row] >> 32) + (before[row] + (u32)values.of[row] < before[row] ? 1 : 0);
+        if (high != 0) atomicAdd(&halves[slots + slot_of[row]], high);
+    }
+}
+
+// Merges values of the lane's rows that have a slot.
+template <int ROWS>
+WJ_DEVICE void merge_in_block(u64* words, u32 slots, const Merge& merge, const u32 (&slot_of)[ROWS], const Words<ROWS>& low,
+                              const Words<ROWS>& high) {
+    const bool is_wide = merge.kind == WJ_MERGE_ADD_WIDE && !is_narrow(merge);
+    if (is_halved(merge) && !is_wide && (merge.form & WJ_FORM_COUNT) == 0) {
+        add_in_block(words, slots, slot_of, low);
+        return;
+    }
+    WJ_EACH_ROW {
+        const u32 slot = slot_of[row];
+        if (slot == WJ_NO_SLOT) continue;
+        if ((merge.form & WJ_FORM_COUNT) != 0) {
+            block_count(words, slot, (u32)low.of[row]);
+        } else if (is_wide) {
+            block_add_wide(words, words + slots, slots, slot, wide_literal(low.of[row], high.of[row]));
+        } else if (merge.kind == WJ_MERGE_ADD_DOUBLE) {
+            block_add_float(words, slot, __longlong_as_double((i64)low.of[row]));
+        } else if (merge.kind == WJ_MERGE_MAX) {
+            block_max(words, slot, low.of[row]);
+        } else if (merge.kind == WJ_MERGE_OR) {
+            block_or(words, slot, low.of[row]);
+        } else {
+            block_xor(words, slot, low.of[row]);
+        }
+    }
+}
+
+// Merges the lane's rows that take part into their groups.
+template <int ROWS>
+WJ_RARE void accumulate_rows(const Machine<ROWS> m, Groups& groups) {
     const u32 front = listed(m, WJ_LIST_FRONT);
     const u32 count = listed(m, WJ_LIST_ACCUMULATORS);
-    const u64 packed = value_in(m, list_at(m.list), WJ_LIST_PACKED);
+    const u32 packed_at = operand_in(m, list_at(m.list), WJ_LIST_PACKED);
     const BlockTable<u64> table = front_of(groups);
-    const u32 slots = table.slots;
-    u32 slot = WJ_NO_SLOT;
-    if (front == WJ_FRONT_KEYED) {
-        slot = block_slot_keyed(table, (u32)packed, listed(m, WJ_LIST_REPLICA_BITS));
-    } else if (front == WJ_FRONT_HASHED && table.is_on) {
-        slot = block_slot(table, packed + 1);
+    u32 slot_of[ROWS];
+    u64* group_of[ROWS];
+    bool is_any_without = false;
+    WJ_EACH_ROW {
+        slot_of[row] = WJ_NO_SLOT;
+        group_of[row] = nullptr;
+        if (!takes_part(m, row)) continue;
+        const u64 packed = word(m, packed_at, row);
+        if (front == WJ_FRONT_KEYED) {
+            slot_of[row] = block_slot_keyed(table, (u32)packed, listed(m, WJ_LIST_REPLICA_BITS));
+        } else if (front == WJ_FRONT_HASHED && table.is_on) {
+            slot_of[row] = block_slot(table, packed + 1);
+        }
+        if (slot_of[row] != WJ_NO_SLOT) continue;
+        const u64 number = row_of_group(m, groups.spare, packed, row);
+        if (number == WJ_NO_ROW) continue;
+        group_of[row] = group_rows(m) + number * listed(m, WJ_LIST_STRIDE) + listed(m, WJ_LIST_HEADER);
+        is_any_without = true;
     }
-    u64* row = nullptr;
-    if (slot == WJ_NO_SLOT) {
-        const u64 number = row_of_group(m, groups.spare, packed);
-        if (number == WJ_NO_ROW) return;
-        row = group_rows(m) + number * listed(m, WJ_LIST_STRIDE) + listed(m, WJ_LIST_HEADER);
-    }
+#pragma unroll 1
     for (u32 number = 0; number < count; ++number) {
         const Merge merge = merge_of(m, number);
-        if (get(m, merge.condition) == 0) continue;
-        const u64 low = get(m, merge.value);
-        const bool is_wide = merge.kind == WJ_MERGE_ADD_WIDE && !is_narrow(merge);
-        const u64 high = is_wide ? get_behind(m, merge.value, 1) : sign_word(low);
-        if (row != nullptr) {
-            merge_words(merge.kind, row + merge.word, low, high);
-            continue;
+        const Words<ROWS> low = get(m, merge.value);
+        u64* const words = table.words + merge.block_word * table.slots;
+        Words<ROWS> conditions, high;
+        WJ_EACH_ROW {
+            conditions.of[row] = 1;
+            high.of[row] = sign_word(low.of[row]);
         }
-        u64* const words = table.words + merge.block_word * slots;
-        if ((merge.form & WJ_FORM_COUNT) != 0) {
-            block_count(words, slot, (u32)low);
-        } else if (is_wide) {
-            block_add_wide(words, words + slots, slots, slot, wide_literal(low, high));
-        } else if (is_halved(merge)) {
-            block_add(words, slots, slot, low);
-        } else if (merge.kind == WJ_MERGE_ADD_DOUBLE) {
-            block_add_float(words, slot, __longlong_as_double((i64)low));
-        } else if (merge.kind == WJ_MERGE_MAX) {
-            block_max(words, slot, low);
-        } else if (merge.kind == WJ_MERGE_OR) {
-            block_or(words, slot, low);
+        if ((merge.form & WJ_FORM_SUM_OF_ALL) != 0) {
+            add_in_block(words, table.slots, slot_of, low);
         } else {
-            block_xor(words, slot, low);
+            if ((merge.form & WJ_FORM_OF_ALL) == 0) conditions = get(m, merge.condition);
+            if (merge.kind == WJ_MERGE_ADD_WIDE && !is_narrow(merge)) high = get_behind(m, merge.value, 1);
+            u32 slots[ROWS];
+            WJ_EACH_ROW slots[row] = conditions.of[row] != 0 ? slot_of[row] : WJ_NO_SLOT;
+            merge_in_block(words, table.slots, merge, slots, low, high);
+        }
+        if (!is_any_without) continue;
+        WJ_EACH_ROW {
+            if (group_of[row] == nullptr || conditions.of[row] == 0) continue;
+            merge_words(merge.kind, group_of[row] + merge.word, low.of[row], high.of[row]);
         }
     }
 }
@@ -169,7 +231,8 @@ WJ_DEVICE u64 block_word(const BlockTable<u64>& front, const Merge& merge, u32 s
 
 // Merges the slots into the group table, from one on, and clears them. All threads of the block call it, between barriers.
 // The table has no long keys.
-WJ_RARE void flush_slots(const Machine m, const Groups& groups, u32 first_slot) {
+template <int ROWS>
+WJ_RARE void flush_slots(const Machine<ROWS> m, const Groups& groups, u32 first_slot) {
     const BlockTable<u64> front = front_of(groups);
     SpareRow spare = {0, false};
     const u32 slots = front.slots;
@@ -180,7 +243,7 @@ WJ_RARE void flush_slots(const Machine m, const Groups& groups, u32 first_slot) 
         u64 word = 0;
         if (!block_group(front, slot, word)) continue;
         const u64 packed = is_keyed ? (u64)(slot >> listed(m, WJ_LIST_REPLICA_BITS)) : word - 1;
-        const u64 number = row_of_group(m, spare, packed);
+        const u64 number = row_of_group(m, spare, packed, 0);
         u64* row = group_rows(m) + number * listed(m, WJ_LIST_STRIDE) + listed(m, WJ_LIST_HEADER);
         for (u32 at = 0; at < count; ++at) {
             const Merge merge = merge_of(m, at);
@@ -203,7 +266,8 @@ WJ_RARE void flush_slots(const Machine m, const Groups& groups, u32 first_slot) 
 }
 
 // A word of the row of a group that is finished.
-WJ_DEVICE u64 finished_word(const Machine& m, const BlockTable<u64>& front, u32 slot, u32 word) {
+template <int ROWS>
+WJ_DEVICE u64 finished_word(const Machine<ROWS>& m, const BlockTable<u64>& front, u32 slot, u32 word) {
     if (word == 0) return front.keys[slot];
     const u32 count = listed(m, WJ_LIST_ACCUMULATORS);
     const u32 header = listed(m, WJ_LIST_HEADER);
@@ -217,29 +281,54 @@ WJ_DEVICE u64 finished_word(const Machine& m, const BlockTable<u64>& front, u32 
     return 0;
 }
 
-WJ_DEVICE bool front_is_halved(const Machine& m) { return listed(m, WJ_LIST_IS_HALVED) != 0; }
+template <int ROWS>
+WJ_DEVICE bool front_is_halved(const Machine<ROWS>& m) { return listed(m, WJ_LIST_IS_HALVED) != 0; }
 
-// The lane's next row.
-struct NextRow {
-    u64 row;
-    u32 is_over;   // the one before was the last
-    u32 is_there;
+// The lane's next rows.
+template <int ROWS>
+struct NextRows {
+    Words<ROWS> rows;
+    Words<ROWS> are_there;
+    u32 is_over;    // those before were the last ones
     u32 ends_turn;
 };
 
-// The lane's next row of the same turn.
-WJ_DEVICE NextRow row_of_turn(Groups& groups, u32 items, u64 end) {
-    const u64 row = groups.next;
-    groups.next = row + blockDim.x;
-    ++groups.item;
-    return NextRow{row, false, row < end, groups.item >= items};
+// Whether the next rows are of the same turn, and not the second ones, before which a table may change.
+template <int ROWS>
+WJ_DEVICE bool is_within_turn(const Groups& groups, u32 items) {
+    return groups.is_open && groups.item > ROWS && groups.item < items;
 }
 
-// Goes to the lane's next row of the tiles. All threads of the block call it.
-WJ_RARE NextRow next_tile_row(const Machine m, Groups& groups, u64 rows) {
-    if (groups.is_open && groups.item > 1 && groups.item < groups.order.items) {
-        return row_of_turn(groups, groups.order.items, rows);
+// The lane's next rows of the same turn.
+template <int ROWS>
+WJ_DEVICE NextRows<ROWS> rows_of_turn(Groups& groups, u32 items, u64 end) {
+    const u64 first = groups.next;
+    const u32 item = groups.item;
+    NextRows<ROWS> next;
+    WJ_EACH_ROW {
+        next.rows.of[row] = first + row * blockDim.x;
+        next.are_there.of[row] = next.rows.of[row] < end && item + row < items;
     }
+    groups.next = first + ROWS * blockDim.x;
+    groups.item = item + ROWS;
+    next.is_over = false;
+    next.ends_turn = item + ROWS >= items;
+    return next;
+}
+
+// What follows the last rows.
+template <int ROWS>
+WJ_DEVICE NextRows<ROWS> no_rows() {
+    NextRows<ROWS> next;
+    WJ_EACH_ROW next.rows.of[row] = next.are_there.of[row] = 0;
+    next.is_over = true;
+    next.ends_turn = true;
+    return next;
+}
+
+// Goes to the lane's next rows of the tiles. All threads of the block call it.
+template <int ROWS>
+WJ_RARE NextRows<ROWS> next_tile_rows(const Machine<ROWS> m, Groups& groups, u64 rows) {
     const u32 front = listed(m, WJ_LIST_FRONT);
     bool begins = !groups.is_open;
     if (begins) {
@@ -263,17 +352,18 @@ WJ_RARE NextRow next_tile_row(const Machine m, Groups& groups, u64 rows) {
             flush_slots(m, groups, 0);
             __syncthreads();
         }
-        if (is_last) return NextRow{0, true, false, true};
+        if (is_last) return no_rows<ROWS>();
         groups.next = groups.order.row(groups.turn);
         // A turn behind the last row is over at once.
         groups.item = groups.next - threadIdx.x < rows ? 0 : groups.order.items - 1;
     }
-    if (groups.item == 1 && front == WJ_FRONT_HASHED && !front_is_halved(m)) block_choose_replicas(groups.front, false);
-    return row_of_turn(groups, groups.order.items, rows);
+    if (groups.item == ROWS && front == WJ_FRONT_HASHED && !front_is_halved(m)) block_choose_replicas(groups.front, false);
+    return rows_of_turn<ROWS>(groups, groups.order.items, rows);
 }
 
 // Keeps the block's place. All threads of the block call it.
-WJ_RARE void close_tiles(const Machine m, const Groups& groups) {
+template <int ROWS>
+WJ_RARE void close_tiles(const Machine<ROWS> m, const Groups& groups) {
     __syncthreads();
     if (threadIdx.x == 0) {
         pointer_in<u64>(m, list_at(m.list), WJ_LIST_PARTS)[blockIdx.x] = groups.turn;
@@ -283,7 +373,8 @@ WJ_RARE void close_tiles(const Machine m, const Groups& groups) {
 
 // Flushes the block's table, or writes out the groups of a whole partition that was never flushed. All threads of the
 // block call it.
-WJ_DEVICE void flush_walk(const Machine& m, Groups& groups, GroupWalk& walk, bool is_end) {
+template <int ROWS>
+WJ_DEVICE void flush_walk(const Machine<ROWS>& m, Groups& groups, GroupWalk& walk, bool is_end) {
     __syncthreads();
     const BlockTable<u64> front = front_of(groups);
     const u32 slots = front.slots;
@@ -305,8 +396,9 @@ WJ_DEVICE void flush_walk(const Machine& m, Groups& groups, GroupWalk& walk, boo
     __syncthreads();
 }
 
-// Goes to the lane's next row of rows that lie by partition. All threads of the block call it.
-WJ_RARE NextRow next_walk_row(const Machine m, Groups& groups) {
+// Goes to the lane's next rows of rows that lie by partition. All threads of the block call it.
+template <int ROWS>
+WJ_RARE NextRows<ROWS> next_walk_rows(const Machine<ROWS> m, Groups& groups) {
     const u32 front = listed(m, WJ_LIST_FRONT);
     const GroupParts parts = parts_of(m);
     GroupWalk& walk = shared_as<GroupWalk>();
@@ -334,7 +426,7 @@ WJ_RARE NextRow next_walk_row(const Machine m, Groups& groups) {
         if (flushes) flush_walk(m, groups, walk, is_end);
         if (is_end) {
             if (front == WJ_FRONT_HASHED) block_restart(groups.front);
-            if (groups.stops || !next_item(walk, parts)) return NextRow{0, true, false, true};
+            if (groups.stops || !next_item(walk, parts)) return no_rows<ROWS>();
             groups.first = walk.row;
             groups.end = walk.end;
             groups.is_whole = walk.is_whole != 0;
@@ -344,14 +436,15 @@ WJ_RARE NextRow next_walk_row(const Machine m, Groups& groups) {
         groups.first += groups.items * blockDim.x;
         groups.item = 0;
     }
-    if (groups.item == 1 && front == WJ_FRONT_HASHED && !front_is_halved(m)) {
+    if (groups.item == ROWS && front == WJ_FRONT_HASHED && !front_is_halved(m)) {
         block_choose_replicas(groups.front, groups.is_whole);
     }
-    return row_of_turn(groups, groups.items, groups.end);
+    return rows_of_turn<ROWS>(groups, groups.items, groups.end);
 }
 
 // Keeps the block's place.
-WJ_RARE void close_walk_of(const Machine m, const Groups& groups) {
+template <int ROWS>
+WJ_RARE void close_walk_of(const Machine<ROWS> m, const Groups& groups) {
     if (threadIdx.x != 0) return;
     close_walk(parts_of(m), shared_as<GroupWalk>(), groups.first);
     if (groups.stops) atomicAdd(&group_control(m)[WJ_CONTROL_ROWS], 1ULL);

@@ -1,46 +1,71 @@
 // The machine that interprets pipelines: a program in shared memory, registers for each lane.
 //
-// All lanes of a warp are at the same instruction. A lane that takes no part in a scope (`Push`) computes with the others,
-// but it loads 0, and neither stores nor moves anything (`MoveIf`). Registers are of 64 bits: signed integers are extended
-// by their sign, others by 0; truths are 0 or 1; floats are bits.
+// A lane has several rows at once, so that an instruction is read and decoded once for all of them. The first rows of the lanes
+// are as a warp, the second ones as another, and so on: all are at the same instruction. A row that takes no part in a scope
+// (`Push`) is computed with the others, but it loads 0, and neither stores nor moves anything (`MoveIf`). Registers are of 64 bits,
+// a word for each row: signed integers are extended by their sign, others by 0; truths are 0 or 1; floats are bits.
 #pragma once
 #include "common/pipeline.cuh"
 #include "interpret/constants.cuh"
 #include "interpret/params.cuh"  // src/interpret.rs
 
+// `places` has a bit for each of `to` to `next` that is a place in the program: brought to shared memory, they are addresses.
 struct __align__(16) Instruction {
-    u32 operation, to, a, b, c, d, next, unused;
+    u32 operation, to, a, b, c, d, next, places;
 };
 
-// An operand is the place of a word in the block's shared memory, in bytes; for a register that of the first lane's, plus 1; or
-// WJ_LAST.
-struct Machine {
-    // Places in shared memory, in bytes.
-    u32 instructions;
-    u32 list;         // what describes the group table
-    u32 matches;      // what describes relations that were partitioned alike
-    u32 lane_bytes;   // from the first lane's registers to the caller's, less 1
-    u32 taking;       // bit 0: the lane takes part; bits above: in the scopes around
-    mutable u64 last;  // the word that was set last
+// A word for each row of a lane.
+template <int ROWS>
+struct __align__(ROWS > 1 ? 16 : 8) Words {
+    u64 of[ROWS];
 };
+
+// An operand is the address of a lane's words in shared memory; for a register that of the first lane's, plus 1. What is the same
+// for all lanes has a word for each row, too.
+template <int ROWS>
+struct Machine {
+    // Addresses in shared memory.
+    u32 shared;        // of all of it
+    u32 list;          // what describes the group table
+    u32 matches;       // what describes relations that were partitioned alike
+    u32 lane_bytes;    // from the first lane's words to the caller's, less 1
+    u32 taking[ROWS];  // bit 0: the row takes part; bits above: in the scopes around
+};
+
+// For each row of a lane: its number is `row`.
+#define WJ_EACH_ROW WJ_UNROLL for (int row = 0; row < ROWS; ++row)
 
 // Brings the program to shared memory. All threads of the block call it.
-WJ_DEVICE Machine open_machine(const InterpretParams& p) {
+template <int ROWS>
+WJ_DEVICE Machine<ROWS> open_machine(const InterpretParams& p) {
+    const u32 shared = shared_address();
     u64* const base = &shared_as<u64>() + p.shared_words;
     const u32 fields = (u32)p.fields;
+    const u32 uniform = (u32)p.instructions;
+    const u32 list = (u32)p.list;
     const u32 words = (u32)p.words;
+    const u32 repeated = uniform * (ROWS - 1);
 #pragma unroll 1
-    for (u32 word = threadIdx.x; word < words; word += blockDim.x) {
-        const u64 value = p.program[word];
-        base[word] = word < fields ? p.values[value] : value;
+    for (u32 at = threadIdx.x; at < words; at += blockDim.x) {
+        const u64 word = p.program[at];
+        if (at < uniform) {
+            const u64 value = at < fields ? p.values[word] : word;
+            WJ_EACH_ROW base[at * ROWS + row] = value;
+        } else if (at < list) {
+            // Two halves of an instruction, the first of which, its operation, is no place.
+            const u32 part = (at - uniform) % 4;
+            const u32 places = (u32)(p.program[at - part + 3] >> 32) << 1 >> 2 * part;
+            base[repeated + at] = word + ((places & 1) * shared | (u64)((places >> 1 & 1) * shared) << 32);
+        } else {
+            base[repeated + at] = word;
+        }
     }
-    Machine machine;
-    machine.instructions = (u32)(p.shared_words + p.instructions) * 8;
-    machine.list = (u32)(p.shared_words + p.list) * 8;
+    Machine<ROWS> machine;
+    machine.shared = shared;
+    machine.list = shared + (u32)(p.shared_words + p.list + repeated) * 8;
     machine.matches = machine.list + (u32)p.match_list * 4;
-    machine.lane_bytes = threadIdx.x * 8 - 1;
-    machine.taking = 1;
-    machine.last = 0;
+    machine.lane_bytes = threadIdx.x * 8 * ROWS - 1;
+    WJ_EACH_ROW machine.taking[row] = 1;
     __syncthreads();
     return machine;
 }
@@ -52,62 +77,97 @@ WJ_DEVICE T* in_shared(T* pointer) {
     return reinterpret_cast<T*>(base + (u32)(reinterpret_cast<u8*>(pointer) - base));
 }
 
-WJ_DEVICE const Instruction& instruction_at(const Machine& m, u32 at) {
-    return reinterpret_cast<const Instruction*>(&shared_as<u8>() + m.instructions)[at];
-}
-WJ_DEVICE const u32* list_at(u32 place) { return reinterpret_cast<const u32*>(&shared_as<u8>() + place); }
-WJ_DEVICE u32 listed(const Machine& m, u32 place) { return list_at(m.list)[place]; }
-
-WJ_DEVICE u64* word_of(const Machine& m, u32 operand) {
-    return reinterpret_cast<u64*>(&shared_as<u8>() + (operand + (operand & 1) * m.lane_bytes));
+WJ_DEVICE const u32* list_at(u32 address) { return &shared_at<const u32>(address); }
+template <int ROWS>
+WJ_DEVICE u32 listed(const Machine<ROWS>& m, u32 place) {
+    return list_at(m.list)[place];
 }
 
-// The operand `words` behind another one.
-WJ_DEVICE u32 behind(u32 operand, u32 words) { return operand + words * ((operand & 1) != 0 ? blockDim.x * 8 : 8); }
-
-WJ_DEVICE u64 get(const Machine& m, u32 operand) {
-    u64 value = m.last;
-    if (operand != WJ_LAST) value = *word_of(m, operand);
-    return value;
-}
-WJ_DEVICE u64 get_behind(const Machine& m, u32 operand, u32 words) { return get(m, behind(operand, words)); }
-
-WJ_DEVICE i128 get_wide(const Machine& m, u32 operand) { return wide_literal(get(m, operand), get_behind(m, operand, 1)); }
-WJ_DEVICE f64 get_double(const Machine& m, u32 operand) { return __longlong_as_double((i64)get(m, operand)); }
-WJ_DEVICE f32 get_single(const Machine& m, u32 operand) { return __uint_as_float((u32)get(m, operand)); }
-template <class T>
-WJ_DEVICE T* get_pointer(const Machine& m, u32 operand) {
-    return reinterpret_cast<T*>(get(m, operand));
+template <int ROWS>
+WJ_DEVICE Words<ROWS>& words_of(const Machine<ROWS>& m, u32 operand) {
+    return shared_at<Words<ROWS>>(operand + (operand & 1) * m.lane_bytes);
 }
 
-// What an operand in a list stands for.
-WJ_DEVICE u64 value_in(const Machine& m, const u32* list, u32 place) { return get(m, list[place]); }
-template <class T>
-WJ_DEVICE T* pointer_in(const Machine& m, const u32* list, u32 place) {
-    return get_pointer<T>(m, list[place]);
+// The operand of the register, or of what is the same for all lanes, that is `registers` behind another one.
+template <int ROWS>
+WJ_DEVICE u32 behind(const Machine<ROWS>&, u32 operand, u32 registers) {
+    return operand + registers * ((operand & 1) != 0 ? ROWS * blockDim.x * 8 : ROWS * 8);
+}
+// The word of registers that stand for one row after the other, ROWS in each.
+template <int ROWS>
+WJ_DEVICE u64& word_of_rows(const Machine<ROWS>& m, u32 first, u32 row) {
+    return words_of(m, behind(m, first, row / ROWS)).of[row % ROWS];
 }
 
-WJ_DEVICE void set(const Machine& m, u32 operand, u64 value) {
-    m.last = value;
-    if (operand != WJ_LAST) *word_of(m, operand) = value;
+template <int ROWS>
+WJ_DEVICE Words<ROWS> get(const Machine<ROWS>& m, u32 operand) {
+    return words_of(m, operand);
 }
-WJ_DEVICE void set_wide(const Machine& m, u32 reg, i128 value) {
-    set(m, reg, (u64)value);
-    set(m, behind(reg, 1), (u64)((u128)value >> 64));
+template <int ROWS>
+WJ_DEVICE Words<ROWS> get_behind(const Machine<ROWS>& m, u32 operand, u32 registers) {
+    return get(m, behind(m, operand, registers));
 }
-WJ_DEVICE void set_double(const Machine& m, u32 reg, f64 value) { set(m, reg, (u64)__double_as_longlong(value)); }
-WJ_DEVICE void set_single(const Machine& m, u32 reg, f32 value) { set(m, reg, __float_as_uint(value)); }
+// The same of one row.
+template <int ROWS>
+WJ_DEVICE u64 word(const Machine<ROWS>& m, u32 operand, int row) {
+    return words_of(m, operand).of[row];
+}
+// The same where it is one for all lanes and rows.
+template <int ROWS>
+WJ_DEVICE u64 uniform(const Machine<ROWS>& m, u32 operand) {
+    return word(m, operand, 0);
+}
+template <class T, int ROWS>
+WJ_DEVICE T* uniform_pointer(const Machine<ROWS>& m, u32 operand) {
+    return reinterpret_cast<T*>(uniform(m, operand));
+}
+
+// The operand of which a list has the place, and what it stands for.
+template <int ROWS>
+WJ_DEVICE u32 operand_in(const Machine<ROWS>& m, const u32* list, u32 place) {
+    return m.shared + list[place];
+}
+template <int ROWS>
+WJ_DEVICE u64 value_in(const Machine<ROWS>& m, const u32* list, u32 place) {
+    return uniform(m, operand_in(m, list, place));
+}
+template <class T, int ROWS>
+WJ_DEVICE T* pointer_in(const Machine<ROWS>& m, const u32* list, u32 place) {
+    return uniform_pointer<T>(m, operand_in(m, list, place));
+}
+
+template <int ROWS>
+WJ_DEVICE void set(const Machine<ROWS>& m, u32 operand, const Words<ROWS>& words) {
+    words_of(m, operand) = words;
+}
+template <int ROWS>
+WJ_DEVICE void set_word(const Machine<ROWS>& m, u32 operand, int row, u64 word) {
+    words_of(m, operand).of[row] = word;
+}
 
 // Keeps what is the same for all lanes. All threads of the block call it.
-WJ_DEVICE void keep_uniform(const Machine& m, const Instruction& i) {
+template <int ROWS>
+WJ_DEVICE void keep_uniform(const Machine<ROWS>& m, const Instruction& i) {
     if (threadIdx.x == 0) set(m, i.to, get(m, i.a));
     __syncthreads();
 }
 
-WJ_DEVICE bool takes_part(const Machine& m) { return (m.taking & 1) != 0; }
+template <int ROWS>
+WJ_DEVICE bool takes_part(const Machine<ROWS>& m, int row) {
+    return (m.taking[row] & 1) != 0;
+}
 
-// Narrows the lanes that take part; whether the warp has any.
-WJ_DEVICE bool push_scope(Machine& m, bool condition) {
-    m.taking = m.taking << 1 | (m.taking & (condition ? 1 : 0));
-    return __any_sync(0xffffffffu, takes_part(m));
+// Narrows the rows that take part; whether the warp has any.
+template <int ROWS>
+WJ_DEVICE bool push_scope(Machine<ROWS>& m, const Words<ROWS>& conditions) {
+    u32 any = 0;
+    WJ_EACH_ROW {
+        m.taking[row] = m.taking[row] << 1 | (m.taking[row] & (conditions.of[row] != 0 ? 1 : 0));
+        any |= m.taking[row];
+    }
+    return __any_sync(0xffffffffu, (any & 1) != 0);
+}
+template <int ROWS>
+WJ_DEVICE void pop_scopes(Machine<ROWS>& m, u32 scopes) {
+    WJ_EACH_ROW m.taking[row] >>= scopes;
 }

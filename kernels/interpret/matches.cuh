@@ -30,7 +30,7 @@ struct KeyWord {
     u32 build_bytes, probe_bytes;
 };
 
-WJ_DEVICE KeyWord key_word_of(const Machine& m, u32 number) {
+WJ_DEVICE KeyWord key_word_of(const Machine<1>& m, u32 number) {
     const u32* list = list_at(m.matches) + WJ_MATCHED_HEAD + number * WJ_MATCHED_EACH;
     return KeyWord{pointer_in<const void>(m, list, 2), pointer_in<const void>(m, list, 3), value_in(m, list, 4), list[0],
                    list[1]};
@@ -40,7 +40,7 @@ WJ_DEVICE u64 word_at(const void* words, u32 bytes, u32 row) {
     return bytes == 4 ? (u64) static_cast<const u32*>(words)[row] : static_cast<const u64*>(words)[row];
 }
 
-WJ_RARE void open_matching(const Machine m, Matching& matching) {
+WJ_RARE void open_matching(const Machine<1> m, Matching& matching) {
     const u32 heads_bits = (u32)value_in(m, list_at(m.matches), WJ_MATCHED_HEADS_BITS);
     u32* const heads = &shared_as<u32>();
     u16* const next = reinterpret_cast<u16*>(heads + (1u << heads_bits));
@@ -50,7 +50,7 @@ WJ_RARE void open_matching(const Machine m, Matching& matching) {
 }
 
 // Goes to the next work item, and links its build rows; false: there is none. All threads of the block call it.
-WJ_RARE bool next_unit(const Machine m, Matching& matching) {
+WJ_RARE bool next_unit(const Machine<1> m, Matching& matching) {
     const MatchSides sides = {pointer_in<const u32>(m, list_at(m.matches), WJ_MATCHED_BUILD_OFFSETS),
                               pointer_in<const u32>(m, list_at(m.matches), WJ_MATCHED_PROBE_OFFSETS),
                               pointer_in<const u64>(m, list_at(m.matches), WJ_MATCHED_ITEMS),
@@ -85,7 +85,7 @@ WJ_RARE bool next_unit(const Machine m, Matching& matching) {
 }
 
 // Goes to the warp's next probe rows: `to` has the words of the key, `d` the row. False: there are none.
-WJ_RARE bool next_probe_row(const Machine m, Matching& matching, const Instruction i) {
+WJ_RARE bool next_probe_row(const Machine<1> m, Matching& matching, const Instruction i) {
     if (matching.first >= matching.unit.probe_rows || matching.is_over) return false;
     const u32 place = matching.first + (threadIdx.x & 31);
     const bool is_inside = place < matching.unit.probe_rows;
@@ -94,32 +94,33 @@ WJ_RARE bool next_probe_row(const Machine m, Matching& matching, const Instructi
     u64 folded = 0;
     for (u32 number = 0; number < words; ++number) {
         const KeyWord key = key_word_of(m, number);
-        const u64 word = is_inside ? word_at(key.probe, key.probe_bytes, row) : 0;
-        set(m, behind(i.to, number), word);
-        folded = number == 0 ? word & key.mask : fold_words(folded, word & key.mask);
+        const u64 probed = is_inside ? word_at(key.probe, key.probe_bytes, row) : 0;
+        set_word(m, behind(m, i.to, number), 0, probed);
+        folded = number == 0 ? probed & key.mask : fold_words(folded, probed & key.mask);
     }
     const MatchTable chains = chains_of(matching);
     matching.entry = is_inside ? chains.heads[chain_of(chains, folded)] : 0;
     matching.turn = 0;
     matching.first += blockDim.x;
-    set(m, i.d, row);
+    set_word(m, i.d, 0, row);
     return true;
 }
 
 // Whether a build row has the key of the lane's probe row, whose words are at `words`.
-WJ_DEVICE bool has_key(const Machine& m, const Matching& matching, u32 place, u32 words_at) {
+WJ_DEVICE bool has_key(const Machine<1>& m, const Matching& matching, u32 place, u32 words_at) {
     const u32 words = list_at(m.matches)[WJ_MATCHED_KEY_WORDS];
     for (u32 number = 0; number < words; ++number) {
         const KeyWord key = key_word_of(m, number);
-        const u64 word = word_at(key.build, key.build_bytes, matching.unit.build_first + place);
-        if (((word ^ get_behind(m, words_at, number)) & key.mask) != 0) return false;
+        const u64 built = word_at(key.build, key.build_bytes, matching.unit.build_first + place);
+        const u64 probed = word(m, behind(m, words_at, number), 0);
+        if (((built ^ probed) & key.mask) != 0) return false;
     }
     return true;
 }
 
 // Goes to the next match of each lane's row: `to` is its place in the work item, `d` whether there is one; `a` has the words
 // of the key. False: no lane of the warp has another.
-WJ_RARE bool next_match(const Machine m, Matching& matching, const Instruction i) {
+WJ_RARE bool next_match(const Machine<1> m, Matching& matching, const Instruction i) {
     if (++matching.turn % 256 == 0) {
         u64* const control = pointer_in<u64>(m, list_at(m.matches), WJ_MATCHED_CONTROL);
         const u64 cancel = value_in(m, list_at(m.matches), WJ_MATCHED_CANCEL);
@@ -133,8 +134,8 @@ WJ_RARE bool next_match(const Machine m, Matching& matching, const Instruction i
         entry = chains.next[entry - 1];
     }
     const bool is_match = entry != 0;
-    set(m, i.to, is_match ? entry - 1 : 0);
-    set(m, i.d, is_match);
+    set_word(m, i.to, 0, is_match ? entry - 1 : 0);
+    set_word(m, i.d, 0, is_match);
     matching.entry = is_match ? chains.next[entry - 1] : 0;
     return __any_sync(0xffffffffu, is_match);
 }

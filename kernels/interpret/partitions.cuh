@@ -3,6 +3,8 @@
 #include "interpret/machine.cuh"
 #include "partition/partition.cuh"
 
+static_assert(WJ_PARTITION_ITEMS % WJ_INTERPRET_ROWS == 0, "items are taken together");
+
 // A block's tile, and what each thread knows of its rows.
 struct Tile {
     PartitionTile shared;
@@ -10,7 +12,6 @@ struct Tile {
     u32 partitions;
     u32 rows;
     u32 item;
-    u32 asked;
     u32 places[WJ_PARTITION_ITEMS];
     u64 values[WJ_PARTITION_ITEMS];
 };
@@ -20,6 +21,9 @@ WJ_DEVICE PartitionTile shared_of(const Tile& tile) {
     return PartitionTile{in_shared(shared.stage), in_shared(shared.counts), in_shared(shared.targets), in_shared(shared.sums),
                          in_shared(shared.digits)};
 }
+
+// The row of the tile that is an item of the lane: `ahead` of the next one.
+WJ_DEVICE u32 asked_row(const Tile& tile, int ahead) { return (tile.item + ahead) * blockDim.x + threadIdx.x; }
 
 WJ_DEVICE u64 tile_step() { return (u64)blockDim.x * WJ_PARTITION_ITEMS; }
 

@@ -6,12 +6,6 @@
 
 #define WJ_RARE static __device__ __noinline__
 
-// What a key has in a table.
-struct Found {
-    u64 value;
-    bool is_there;
-};
-
 WJ_RARE u64 rare_unary(u32 operation, u64 a) {
     const f64 value = __longlong_as_double((i64)a);
     const f32 single = __uint_as_float((u32)a);
@@ -121,27 +115,54 @@ WJ_RARE u64 reserve_with_block(u64* counter, bool is_there) {
     return reserve_rows_of_block(shared_as<BlockReservation>(), counter, is_there);
 }
 
-template <class T>
-WJ_DEVICE Found word_of_key(const T* slots, u64 count, u64 key, u32 key_bits) {
-    Found found = {0, false};
-    const u32 home = word_home<T>(key, count, key_bits);
-    found.is_there = find_word(slots, count, key, key_bits, home, slots[home], found.value);
-    return found;
+// Keys of a lane's rows, if they are there; then what they have in a table, if they are in it.
+template <int ROWS>
+struct Finds {
+    u64 words[ROWS];
+    bool are_there[ROWS];
+};
+
+// The slots of all rows are read before the first one is looked at.
+template <class T, int ROWS>
+WJ_RARE Finds<ROWS> find_in_array(const T* slots, Finds<ROWS> finds) {
+    T found[ROWS];
+    WJ_UNROLL for (int row = 0; row < ROWS; ++row) {
+        found[row] = (T)load_bits_if<sizeof(T)>(&slots[finds.words[row] - 1], finds.are_there[row]);
+    }
+    WJ_UNROLL for (int row = 0; row < ROWS; ++row) {
+        finds.are_there[row] = found[row] != 0;
+        finds.words[row] = (u64)found[row] - 1;
+    }
+    return finds;
 }
-WJ_RARE Found find_word_4(const void* slots, u64 count, u64 key, u32 key_bits) {
-    return word_of_key(static_cast<const u32*>(slots), count, key, key_bits);
-}
-WJ_RARE Found find_word_8(const void* slots, u64 count, u64 key, u32 key_bits) {
-    return word_of_key(static_cast<const u64*>(slots), count, key, key_bits);
+template <class T, int ROWS>
+WJ_RARE Finds<ROWS> find_words(const T* slots, u64 count, u32 key_bits, Finds<ROWS> finds) {
+    u32 homes[ROWS];
+    T first[ROWS];
+    WJ_UNROLL for (int row = 0; row < ROWS; ++row) {
+        homes[row] = word_home<T>(finds.words[row], count, key_bits);
+        first[row] = (T)load_bits_if<sizeof(T)>(&slots[homes[row]], finds.are_there[row]);
+    }
+    WJ_UNROLL for (int row = 0; row < ROWS; ++row) {
+        u64 value = 0;
+        // An empty slot is none of a key's.
+        finds.are_there[row] = find_word(slots, count, finds.words[row], key_bits, homes[row], first[row], value);
+        finds.words[row] = value;
+    }
+    return finds;
 }
 
-// Looks a key up with as many lanes as built the table. All lanes call it.
-WJ_RARE Found find_pair(const void* table, u64 windows, u64 key, u32 lanes, bool active) {
-    const Slot* const slots = static_cast<const Slot*>(table);
+// What a key has in a table.
+struct Found {
+    u64 value;
+    bool is_there;
+};
+
+// Looks a key up, if it is `active`, with as many lanes as built the table. All lanes call it.
+WJ_RARE Found find_together(const Slot* slots, u64 windows, u32 lanes, u64 key, bool active) {
     const u64 hash = hash_key(key);
     Found found = {0, false};
     switch (lanes) {
-        case 1: found.is_there = find<1>(slots, windows, key, hash, active, found.value); break;
         case 2: found.is_there = find<2>(slots, windows, key, hash, active, found.value); break;
         case 4: found.is_there = find<4>(slots, windows, key, hash, active, found.value); break;
         case 8: found.is_there = find<8>(slots, windows, key, hash, active, found.value); break;
@@ -150,14 +171,50 @@ WJ_RARE Found find_pair(const void* table, u64 windows, u64 key, u32 lanes, bool
     }
     return found;
 }
+template <int ROWS>
+WJ_DEVICE Finds<ROWS> find_pairs(const Slot* slots, u64 windows, u32 lanes, Finds<ROWS> finds) {
+    WJ_UNROLL for (int row = 0; row < ROWS; ++row) {
+        const Found found = find_together(slots, windows, lanes, finds.words[row], finds.are_there[row]);
+        finds.words[row] = found.value;
+        finds.are_there[row] = found.is_there;
+    }
+    return finds;
+}
 
-// The same with the calling lane alone.
-WJ_RARE Found find_pair_alone(const void* table, u64 count, u64 key) {
-    const Slot* const slots = static_cast<const Slot*>(table);
-    const u64 home = hash_place(hash_key(key), count);
-    Found found = {0, false};
-    found.is_there = find_from(slots, count, key, home, load_slot(&slots[home]), found.value);
-    return found;
+// By the calling lane alone.
+template <int ROWS>
+WJ_RARE Finds<ROWS> find_pairs_alone(const Slot* slots, u64 count, Finds<ROWS> finds) {
+    u64 homes[ROWS];
+    Slot first[ROWS];
+    WJ_UNROLL for (int row = 0; row < ROWS; ++row) {
+        homes[row] = hash_place(hash_key(finds.words[row]), count);
+        first[row] = Slot{0, 0};
+        if (finds.are_there[row]) first[row] = load_slot(&slots[homes[row]]);
+    }
+    WJ_UNROLL for (int row = 0; row < ROWS; ++row) {
+        u64 value = 0;
+        if (finds.are_there[row]) {
+            finds.are_there[row] = find_from(slots, count, finds.words[row], homes[row], first[row], value);
+        }
+        finds.words[row] = value;
+    }
+    return finds;
+}
+
+// Looks up keys in a table of a form (WJ_DO_Find*); `bits` are those of a key in a word, or how many lanes search together. All
+// lanes call it.
+template <int ROWS>
+WJ_DEVICE void find_keys(u32 form, const void* slots, u64 count, u32 bits, Finds<ROWS>& finds) {
+    switch (form) {
+        case WJ_DO_Find4: finds = find_in_array(static_cast<const u32*>(slots), finds); break;
+        case WJ_DO_Find8: finds = find_in_array(static_cast<const u64*>(slots), finds); break;
+        case WJ_DO_FindWord4: finds = find_words(static_cast<const u32*>(slots), count, bits, finds); break;
+        case WJ_DO_FindWord8: finds = find_words(static_cast<const u64*>(slots), count, bits, finds); break;
+        default:
+            finds = bits == 1 ? find_pairs_alone(static_cast<const Slot*>(slots), count, finds)
+                              : find_pairs(static_cast<const Slot*>(slots), count, bits, finds);
+            break;
+    }
 }
 
 // Merges what the lanes of all warps have gathered into the words. All lanes call it.

@@ -1,10 +1,10 @@
 //! What the interpreter of pipelines shares with the host: its instructions and its parameters.
 //!
 //! A *program* is the numbers of the parameters that it reads, constants, instructions, and a list of 32-bit words
-//! that describes tables. Each lane has registers of 64 bits; parameters and constants are shared by all lanes. An operand is
-//! the place of such a word in shared memory, in bytes, and one more ([`REGISTER`]) if each lane has its own; or it is the result of
-//! the instruction before ([`LAST`]), which stays out of shared memory. 128-bit values take two neighbouring words, the low one
-//! first.
+//! that describes tables. A lane has [`INTERPRET_ROWS`] rows at once, and registers of 64 bits for each of them; parameters and
+//! constants are shared by all lanes, and stand in shared memory once for each row. An operand is the place of the first row's word in
+//! shared memory, in bytes, and one more ([`REGISTER`]) if each lane has its own; that of the next row stands behind it. 128-bit
+//! values take two neighbouring registers or constants, the low word first.
 
 use crate::constants::constants;
 use crate::params::{Arg, Ptr, params};
@@ -12,12 +12,12 @@ use crate::params::{Arg, Ptr, params};
 constants! { "WJ_":
     /// Added to the place of a register.
     pub const REGISTER: u32 = 1;
-    /// Operand: the result of the instruction before.
-    pub const LAST: u32 = 2;
     /// Parameters of a pipeline that is interpreted.
     pub const INTERPRET_VALUES: usize = 250;
     /// Most words of a long key.
     pub const INTERPRET_KEY_WORDS: usize = 16;
+    /// Rows of a lane that an instruction takes at once, but in matches of partitioned relations: there it takes one.
+    pub const INTERPRET_ROWS: u32 = 2;
     /// Most rows that a thread looks up together.
     pub const INTERPRET_ITEMS: u32 = 4;
 }
@@ -58,11 +58,11 @@ pub mod group_list {
         /// Operand: the packed key of a row.
         pub const PACKED: usize = 28;
         /// Length of what stands before the accumulators.
-        pub const HEAD: usize = 29;
+        pub const HEAD: usize = 32;
         /// Length of an accumulator: how it is merged, its word in a row, its word in a slot of a block's table, its form,
-        /// the operand that says whether a row counts, the operand that is merged. Operands of the words of a long key
-        /// stand behind all accumulators.
-        pub const EACH: usize = 6;
+        /// the operand that says whether a row counts, the operand that is merged, and two that are unused. Operands of the words
+        /// of a long key stand behind all accumulators.
+        pub const EACH: usize = 8;
     }
 }
 
@@ -128,6 +128,20 @@ pub mod merge_form {
         pub const NARROW: u32 = 1;
         /// A count of less than 2^32.
         pub const COUNT: u32 = 2;
+        /// All rows count.
+        pub const OF_ALL: u32 = 4;
+        /// A block's part is a sum of 64 bits, to which all rows are added.
+        pub const SUM_OF_ALL: u32 = 8;
+    }
+}
+
+/// How loads that are made together are described: the logarithm of the width in bytes, and a bit.
+pub mod load_form {
+    crate::constants::constants! { "WJ_LOAD_":
+        /// The bits of the width.
+        pub const BITS: u32 = 3;
+        /// The sum is a signed integer of 32 bits.
+        pub const INT: u32 = 4;
     }
 }
 
@@ -141,67 +155,75 @@ macro_rules! operations {
         #[allow(missing_docs, reason = "named after what C++ calls them")]
         pub enum Operation { $($(#[$meta])* $name),* }
 
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+
         fn operations() -> String {
-            [$(crate::constants::define(concat!("WJ_DO_", stringify!($name)), Operation::$name as u64)),*].concat()
+            NAMES.iter().zip(0..).map(|(name, number)| crate::constants::define(&format!("WJ_DO_{name}"), number)).collect()
         }
     };
 }
 
 operations! {
-    // Control. `Push` narrows the lanes that take part to those for which `a` holds (`PushNot`: does not), and goes to `next`,
-    // which ends the scope, where there are none. `Narrow` is `Pop` and `Push`; before it `NarrowIf` sets `to` to `a`, the others
-    // to what they compare. `Jump` ends `a` scopes.
-    End, Jump, Push, PushNot, Narrow, NarrowIf, NarrowEqual, NarrowNotEqual, NarrowLess, NarrowLessOrEqual, Pop,
+    // Control. `Jump` ends `a` scopes.
+    End, Jump,
     // Keeps `a`, which is the same for all lanes, for the block.
     KeepUniform,
     // Loops over rows: `to` is the row, `d` whether there is one; to `next` behind the last one.
-    Grid, GridWanted, Sample, Tiles, CloseTiles, Walk, CloseWalk,
+    Grid, GridWanted, Sample,
     // Rows that are left: each warp lists them, and goes on with as many as it has lanes.
     Enqueue, Dequeue, NextTurn,
     // Loops over matches: goes on while a lane of the warp has one.
     WhileAny, MatchTurn, IsFull, AnyOfLanes,
     // Several rows a thread.
     Batch, OpenItems, BatchItem, BatchFind, BatchReserve, BatchFound, KeepKey, LoadKey,
-    // Values.
-    Move, MoveIf, Select, Truth, TruthWide, SignExtend, ZeroExtend,
-    Add, AddInt, Subtract, SubtractInt, Multiply, MultiplyInt, Divide, DivideUnsigned, Remainder, RemainderUnsigned,
-    And, Or, Xor, Not, Complement, ShiftLeft, ShiftRight, ShiftRightUnsigned,
-    // `a >> next & b`, the same plus `c` in 32 bits, `a | b << next`, `a | (b - c) << next`.
-    Extract, ExtractInt, OrShifted, OrPacked,
-    Equal, NotEqual, Less, LessOrEqual, LessUnsigned, LessOrEqualUnsigned,
-    AddWide, SubtractWide, MultiplyWide, DivideWide, RemainderWide,
-    ShiftLeftWide, ShiftRightWide, ShiftRightUnsignedWide,
-    EqualWide, NotEqualWide, LessWide, LessOrEqualWide, LessUnsignedWide, LessOrEqualUnsignedWide,
-    AddDouble, SubtractDouble, MultiplyDouble, DivideDouble, NegateDouble,
-    EqualDouble, NotEqualDouble, LessDouble, LessOrEqualDouble,
-    DoubleOfInt, DoubleOfUnsigned, DoubleOfWide, DoubleOfSingle, SingleOfDouble, SingleOfInt, SingleOfUnsigned, SingleOfWide,
-    IntOfDouble, UnsignedOfDouble, WideOfDouble, WideCast,
-    // Functions.
-    SumOverflows, DifferenceOverflows, ProductOverflows,
-    DivideOrZero, ModuloOrZero, FloorDivide, FloorRemainder,
-    DivideOrZeroWide, ModuloOrZeroWide, FloorDivideWide, FloorRemainderWide,
-    Fmod, Fabs, Ceil, Floor, Round, Trunc, Sqrt, SignDouble,
-    OrderCodeSingle, OrderCodeDouble, OrderValueDouble, ComparisonCode, FloatKey,
-    DateYear, DateIsoYear, DateQuarter, DateMonth, DateWeek, DateDay, DateDayOfYear, DateDayOfWeek, DateIsoDayOfWeek,
-    DateFirstOfWeek, DateFirstOfMonth, DateFirstOfQuarter, DateFirstOfYear, DateAddMonths,
-    CentralSum, CentralSumDouble, CentralSquareDouble,
-    HashKey, HashCombine,
-    // Memory: `a` is the address, `b` the index of the element. Lanes that take no part load 0, and store nothing.
-    Address, LoadAdd8, LoadAdd16, LoadAdd32, LoadAddInt32, Load8, LoadSigned8, Load16, LoadSigned16, Load32, LoadSigned32, Load64, LoadWide, LoadWords, BitAt,
-    IsInBitmap, MayBeInBloom,
-    Store8, Store16, Store32, Store64, StoreWide,
     // What all lanes do together.
     Find4, Find8, FindWord4, FindWord8, FindPair, Reserve, ReserveOfBlock, ReserveMatches, PlaceMatch, AddToSketch,
     // Sinks.
     Raise, Count, FillSlot4, FillSlot8, SetBit, AddRows, MarkRow,
-    AddIf, AddWideIf, AddDoubleIf, MaxIf, OrIf, XorIf,
     MergeAdd, MergeAddWide, MergeAddDouble, MergeMax, MergeOr, MergeXor,
-    OpenGroups, Accumulate,
+    // What one of the kernels has: from here on. Group tables, and loops over their rows.
+    Tiles, Walk, Accumulate, OpenGroups, CloseTiles, CloseWalk,
     // Matches of relations that were partitioned alike.
     OpenMatching, MatchUnit, ProbeRow, NextMatch, EndMatches,
     // Partitions.
     OpenCount, CountTile, OpenTile, OpenTileItems, TileItem, Unplace, KeepValue, PlaceInPartition, CountPlaces, CloseCount,
     PlaceTile, MoveWord4, MoveWord8,
+    // What is computed by functions: from here on instructions compute. `a` and `b` are operands, which are read first.
+    Divide, DivideUnsigned, Remainder, RemainderUnsigned, DivideOrZero, ModuloOrZero, FloorDivide, FloorRemainder,
+    MultiplyWide, DivideWide, RemainderWide, DivideOrZeroWide, ModuloOrZeroWide, FloorDivideWide, FloorRemainderWide,
+    ShiftLeftWide, ShiftRightWide, ShiftRightUnsignedWide, SumOverflows, DifferenceOverflows, ProductOverflows,
+    DivideDouble, Fmod, Fabs, Ceil, Floor, Round, Trunc, Sqrt, SignDouble,
+    DoubleOfUnsigned, DoubleOfWide, DoubleOfSingle, SingleOfDouble, SingleOfInt, SingleOfUnsigned, SingleOfWide,
+    IntOfDouble, UnsignedOfDouble, WideOfDouble, WideCast,
+    OrderCodeSingle, OrderCodeDouble, OrderValueDouble, ComparisonCode, FloatKey,
+    DateYear, DateIsoYear, DateQuarter, DateMonth, DateWeek, DateDay, DateDayOfYear, DateDayOfWeek, DateIsoDayOfWeek,
+    DateFirstOfWeek, DateFirstOfMonth, DateFirstOfQuarter, DateFirstOfYear, DateAddMonths,
+    CentralSum, CentralSumDouble, CentralSquareDouble,
+    MayBeInBloom,
+    // `Push` narrows the rows that take part to those for which `a` holds (`PushNot`: does not), and goes to `next`, which ends the
+    // scope, where there are none. `Narrow` is `Pop` and `Push`; before it `NarrowIf` sets `to` to `a`, the others to what they
+    // compare.
+    Push, PushNot, Pop, Narrow, NarrowIf, NarrowEqual, NarrowNotEqual, NarrowLess, NarrowLessOrEqual,
+    // Values.
+    Move, MoveIf, Select, Truth, TruthWide, SignExtend, ZeroExtend,
+    Add, AddInt, Subtract, SubtractInt, Multiply, MultiplyInt,
+    And, Or, Xor, Not, Complement, ShiftLeft, ShiftRight, ShiftRightUnsigned,
+    // `a >> next & b`, the same plus `c` in 32 bits, `a | b << next`, `a | (b - c) << next`.
+    Extract, ExtractInt, OrShifted, OrPacked,
+    Equal, NotEqual, Less, LessOrEqual, LessUnsigned, LessOrEqualUnsigned,
+    AddWide, SubtractWide,
+    EqualWide, NotEqualWide, LessWide, LessOrEqualWide, LessUnsignedWide, LessOrEqualUnsignedWide,
+    AddDouble, SubtractDouble, MultiplyDouble, NegateDouble,
+    EqualDouble, NotEqualDouble, LessDouble, LessOrEqualDouble, DoubleOfInt,
+    HashKey, HashCombine,
+    // Memory: `a` is the address, `b` the index of the element. Rows that take no part load 0, and store nothing.
+    // `Loads2`: the two instructions behind it are loads, which are made together. Each of them adds `c`; its `next` is a
+    // [`load_form`].
+    Address, Loads2, Loads4, LoadAdd8, LoadAdd16, LoadAdd32, LoadAddInt32,
+    Load8, LoadSigned8, Load16, LoadSigned16, Load32, LoadSigned32, Load64, LoadWide, LoadWords, BitAt, IsInBitmap,
+    Store8, Store16, Store32, Store64, StoreWide,
+    // Values that are gathered where `b` holds.
+    AddIf, AddWideIf, AddDoubleIf, MaxIf, OrIf, XorIf,
 }
 
 pub(crate) fn all_defines() -> String {
@@ -212,6 +234,7 @@ pub(crate) fn all_defines() -> String {
         group_mode::defines(),
         group_front::defines(),
         merge_form::defines(),
+        load_form::defines(),
         operations(),
     ]
     .concat()
@@ -236,5 +259,25 @@ params! {
         shared_words: u64,
         /// Parameters of the pipeline.
         values: [Arg<'a, B>; INTERPRET_VALUES],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// What `compute` does not know would be undefined behaviour.
+    #[test]
+    fn every_instruction_that_computes_is_known() {
+        let file = crate::HEADERS.iter().find(|file| file.name == "interpret/values.cuh").expect("the header");
+        let (_, text) = file.text.split_once("WJ_DEVICE void compute(").expect("the function");
+        let (common, rare) = text.split_once("WJ_DEVICE void compute_rare(").expect("the other function");
+        let (first, last) = (Operation::Divide as usize, Operation::Push as usize);
+        for (text, names) in [(rare, &NAMES[first..last]), (common, &NAMES[last..])] {
+            let cases = text.split("case WJ_DO_").skip(1).filter_map(|rest| rest.split(':').next());
+            assert_eq!(cases.collect::<BTreeSet<_>>(), names.iter().copied().collect(), "cases, and instructions");
+        }
     }
 }

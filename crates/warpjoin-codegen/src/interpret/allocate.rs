@@ -27,7 +27,7 @@ struct Life {
 
 /// Whether an instruction reads its operands before it writes its result.
 fn reads_first(operation: Operation) -> bool {
-    let (first, last) = (Operation::Move as u16, Operation::StoreWide as u16);
+    let (first, last) = (Operation::Divide as u16, Operation::StoreWide as u16);
     (first..=last).contains(&(operation as u16))
 }
 

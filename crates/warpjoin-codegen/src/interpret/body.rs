@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use warpjoin_kernels::interpret::{INTERPRET_ITEMS, Operation as Do};
+use warpjoin_kernels::interpret::{INTERPRET_ITEMS, INTERPRET_ROWS, Operation as Do};
 
 use super::builder::{Builder, Made, Unknown};
 use super::operand::{Next, Operand, Step};
@@ -12,7 +12,7 @@ use crate::program::{
 };
 use crate::value::CType;
 
-/// Words of each lane for the warp's queue: as many rows as are left of a step, and a warp of them less one.
+/// Registers for the warp's queue: as many rows as are left of a step, and those that a warp takes at once less one.
 const QUEUE_WORDS: u16 = 2;
 
 /// A block of the body that is open.
@@ -276,7 +276,7 @@ impl<'k> Builder<'k> {
                 let step = Step::new(Do::Batch, Operand::NONE, &[rows, Operand::Plain(self.items)]);
                 self.push(step.with(Next::Label(end)));
                 for array in [Variable::Keys, Variable::Values] {
-                    let operand = self.array(self.items);
+                    let operand = self.array(self.item_registers());
                     self.set_variable(array, operand, CType::U64);
                 }
                 open.push(Open::Loop { begin, end });
@@ -302,7 +302,7 @@ impl<'k> Builder<'k> {
             }
             BatchItem::OpenFound { control, capacity } => {
                 let [control, capacity] = [control, capacity].map(|&field| self.field(field));
-                let places = self.lanes(self.items);
+                let places = self.lanes(self.item_registers());
                 self.emit(Do::BatchReserve, places, &[control, Operand::Plain(self.items)]);
                 let values = self.variable(Variable::Values)?.operand;
                 self.open_items(open);
@@ -314,6 +314,11 @@ impl<'k> Builder<'k> {
             }
         }
         Ok(())
+    }
+
+    /// Registers for a word of each row of a batch.
+    fn item_registers(&self) -> u16 {
+        self.items.div_ceil(INTERPRET_ROWS as u16)
     }
 
     /// Opens the loop over a thread's rows; returns the row.

@@ -315,6 +315,14 @@ impl<'k> Builder<'k> {
         self.steps.retain(|_| keep.next().copied().unwrap_or(true));
     }
 
+    /// Puts other instructions in place of all; labels of each old one, and of the end, stand for the new one at its place.
+    pub(super) fn replace_all(&mut self, steps: Vec<Step>, places: &[u32]) {
+        for label in self.labels.iter_mut().flatten() {
+            *label = places[*label as usize];
+        }
+        self.steps = steps;
+    }
+
     /// Puts instructions in front of all others; labels stand for the same ones as before.
     pub(super) fn put_first(&mut self, steps: Vec<Step>) {
         for label in self.labels.iter_mut().flatten() {

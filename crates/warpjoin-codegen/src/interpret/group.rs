@@ -105,10 +105,19 @@ impl Builder<'_> {
             let (kind, c_type) = merge_of(slot);
             let is_narrow = slot.kind == AccumulatorKind::Sum128 && !is_wide(c_type);
             let is_count = slot.kind == AccumulatorKind::Count && slot.is_bounded;
-            let form = if is_narrow { merge_form::NARROW } else { 0 } | if is_count { merge_form::COUNT } else { 0 };
+            let is_of_all = condition == self.constant(1);
+            let is_sum = (kind == merge_kind::ADD || is_narrow) && !is_count;
+            let forms = [
+                (is_narrow, merge_form::NARROW),
+                (is_count, merge_form::COUNT),
+                (is_of_all, merge_form::OF_ALL),
+                (is_of_all && is_sum, merge_form::SUM_OF_ALL),
+            ];
+            let form = forms.into_iter().filter(|(has, _)| *has).fold(0, |all, (_, form)| all | form);
             let numbers = [kind as u16, slot.word as u16, block_word, form as u16];
             self.list.extend(numbers.map(ListEntry::Number));
             self.list.extend([condition, value].map(ListEntry::Operand));
+            self.list.resize(self.list.len().next_multiple_of(group_list::EACH), ListEntry::Number(0));
             block_word += slot.block_words() as u16;
         }
         if target.mode == GroupMode::Wide {

@@ -1,6 +1,6 @@
 //! What a program is made of: operands before registers are numbered, instructions that have them, and its kind.
 
-use warpjoin_kernels::interpret::Operation;
+use warpjoin_kernels::interpret::{INTERPRET_ROWS, Operation};
 
 use crate::program::Field;
 use crate::value::CType;
@@ -16,8 +16,6 @@ pub(super) enum Operand {
     Constant(u32),
     /// A value that is the same for all lanes, which the block computes once, by its place.
     Uniform(u32),
-    /// The result of the instruction before.
-    Last,
     /// A number that is no operand.
     Plain(u16),
 }
@@ -31,7 +29,7 @@ impl Operand {
             Self::Lane(value, word) => Self::Lane(value, word + 1),
             Self::Field(place) => Self::Field(place + 1),
             Self::Constant(place) => Self::Constant(place + 1),
-            Self::Uniform(_) | Self::Last | Self::Plain(_) => self,
+            Self::Uniform(_) | Self::Plain(_) => self,
         }
     }
 
@@ -118,6 +116,11 @@ pub enum ProgramKind {
 }
 
 impl ProgramKind {
+    /// Rows of a lane that an instruction takes at once.
+    pub fn rows(self) -> u32 {
+        if self == Self::Matches { 1 } else { INTERPRET_ROWS }
+    }
+
     /// Whether its kernel has an instruction. What a kernel does not need takes it long to compile, so that heads of loops over
     /// all rows, and sinks other than group tables and partitions, are only in some (`interpret` in `interpret/interpret.cu`).
     pub(super) fn has(self, operation: Operation) -> bool {

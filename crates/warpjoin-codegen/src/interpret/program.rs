@@ -1,6 +1,6 @@
 //! A finished program.
 
-use warpjoin_kernels::interpret::{INTERPRET_VALUES, LAST, REGISTER, group_list};
+use warpjoin_kernels::interpret::{INTERPRET_VALUES, Operation, REGISTER, group_list};
 
 use super::allocate::{Registers, allocate};
 use super::builder::{Builder, Made, Unknown};
@@ -71,7 +71,7 @@ impl Program {
         }
         let registers = allocate(&builder)?;
         let placed = |step: &Step| match step.next {
-            Next::Label(label) => Ok(step.with(Next::Number(builder.placed(label)?))),
+            Next::Label(label) => Ok(step.with(Next::Label(builder.placed(label)?))),
             _ => Ok(*step),
         };
         let steps = builder.steps.iter().map(placed).collect::<Made<_>>()?;
@@ -102,14 +102,22 @@ impl Program {
         }
     }
 
+    /// Bytes of a register of all threads of a block.
+    fn register_bytes(&self, threads: u32) -> u32 {
+        8 * threads * self.kind.rows()
+    }
+
+    /// Words of shared memory that it takes, so that the registers behind it are aligned.
     fn words(&self) -> u32 {
-        let uniform = self.fields.len() + self.constants.len();
-        (uniform + self.steps.len() * STEP_WORDS + self.list.len().div_ceil(2)) as u32
+        let rows = self.kind.rows();
+        let uniform = (self.fields.len() + self.constants.len()) as u32 * rows;
+        let words = uniform + (self.steps.len() * STEP_WORDS + self.list.len().div_ceil(2)) as u32;
+        words.next_multiple_of(rows)
     }
 
     /// Shared memory of a block of so many threads behind `before_bytes` of the pipeline's own; `None`: there is not enough.
     pub fn shared_bytes(&self, before_bytes: u32, threads: u32, bytes_max: u32) -> Option<SharedBytes> {
-        let behind = 8 * self.words() + 8 * threads * u32::from(self.registers.count);
+        let behind = 8 * self.words() + self.register_bytes(threads) * u32::from(self.registers.count);
         let Shared { head_words, slots, slot_bytes, keeps_slots } = self.shared;
         let before = before_bytes.max(8 * head_words).next_multiple_of(16);
         let room = bytes_max.checked_sub(behind)?.checked_sub(before + 16)?;
@@ -165,27 +173,48 @@ struct Encoder<'p> {
 impl Encoder<'_> {
     fn operand(&self, operand: Operand) -> u32 {
         let (program, before) = (self.program, self.shared.before);
+        let uniform = |place: u32| before + 8 * program.kind.rows() * place;
         match operand {
             Operand::Lane(value, word) => {
                 let register = u32::from(program.registers.first[value as usize] + word);
-                before + 8 * (program.words() + register * self.threads) + REGISTER
+                before + 8 * program.words() + register * program.register_bytes(self.threads) + REGISTER
             }
-            Operand::Field(place) => before + 8 * place,
-            Operand::Constant(place) => before + 8 * (program.fields.len() as u32 + place),
-            Operand::Uniform(place) => before + 8 * (program.uniforms_at + place),
-            Operand::Last => LAST,
+            Operand::Field(place) => uniform(place),
+            Operand::Constant(place) => uniform(program.fields.len() as u32 + place),
+            Operand::Uniform(place) => uniform(program.uniforms_at + place),
             Operand::Plain(number) => number.into(),
         }
     }
 
     fn step(&self, step: &Step) -> [u64; STEP_WORDS] {
         let Step { operation, to, from: [a, b, c, d], next } = *step;
-        let next = match next {
-            Next::Number(number) | Next::Label(number) => number,
-            Next::Operand(operand) => self.operand(operand),
+        let operands = [to, a, b, c, d];
+        let is_place = |operand: Operand| !matches!(operand, Operand::Plain(_)) || computes(operation);
+        let (next, next_is_place) = match next {
+            Next::Number(number) => (number, false),
+            Next::Label(number) => (self.instruction(number), true),
+            Next::Operand(operand) => (self.operand(operand), true),
         };
-        let [to, a, b, c, d] = [to, a, b, c, d].map(|operand| self.operand(operand));
+        let are_places = operands.map(is_place).into_iter().chain([next_is_place]);
+        let places = are_places.enumerate().fold(0, |bits, (at, is_place)| bits | u32::from(is_place) << at);
+        let [to, a, b, c, d] = operands.map(|operand| match operand {
+            // Operands that computing instructions lack are read, too: words that never change.
+            Operand::Plain(_) if computes(operation) => self.shared.before,
+            operand => self.operand(operand),
+        });
         let pair = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
-        [pair(operation as u32, to), pair(a, b), pair(c, d), pair(next, 0)]
+        [pair(operation as u32, to), pair(a, b), pair(c, d), pair(next, places)]
     }
+
+    /// Where an instruction is.
+    fn instruction(&self, number: u32) -> u32 {
+        let Self { program, shared, .. } = self;
+        let uniform = (program.fields.len() + program.constants.len()) as u32;
+        shared.before + 8 * (program.kind.rows() * uniform + STEP_WORDS as u32 * number)
+    }
+}
+
+/// Whether the kernel reads `a` and `b` before it looks at the instruction.
+fn computes(operation: Operation) -> bool {
+    operation as u16 >= Operation::Divide as u16
 }

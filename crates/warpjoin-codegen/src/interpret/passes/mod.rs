@@ -1,7 +1,7 @@
 //! Makes programs shorter, once all instructions are there and before registers are allocated.
 
-mod chain;
 mod fuse;
+mod loads;
 mod scopes;
 mod uniform;
 mod values;
@@ -17,7 +17,7 @@ pub(super) fn shorten(builder: &mut Builder<'_>) -> Made<()> {
     fuse::fuse(builder)?;
     drop_unread(builder);
     scopes::join(builder)?;
-    chain::chain(builder)
+    loads::gather(builder)
 }
 
 #[cfg(test)]
@@ -126,7 +126,7 @@ mod tests {
             builder.pop_scope(end);
         });
         let stores = [Do::AddInt, Do::Store32, Do::Store32, Do::Jump, Do::End];
-        assert_eq!(steps, [&[Do::Grid, Do::Push, Do::Load32, Do::Load32][..], &stores].concat());
+        assert_eq!(steps, [&[Do::Grid, Do::Push, Do::Loads2, Do::Load32, Do::Load32][..], &stores].concat());
     }
 
     #[test]
@@ -147,5 +147,44 @@ mod tests {
             &[Do::Jump, Do::End],
         ];
         assert_eq!(steps, expected.concat());
+    }
+
+    #[test]
+    fn loads_of_one_scope_are_made_together() {
+        let steps = shortened(|builder, row, alive, fields| {
+            let end = builder.push_scope(Do::Push, alive).unwrap();
+            let one = load(builder, Do::LoadAdd8, row, fields);
+            let sum = builder.word(Do::Multiply, &[one, row]);
+            let two = load(builder, Do::LoadAdd16, row, fields);
+            let three = load(builder, Do::Load32, row, fields);
+            for value in [sum, two, three] {
+                builder.emit(Do::Store64, Operand::NONE, &[fields[0], row, value]);
+            }
+            builder.pop_scope(end);
+        });
+        let loads = [Do::Loads4, Do::LoadAdd8, Do::LoadAdd16, Do::Load32, Do::Load32];
+        let rest = [Do::Multiply, Do::Store64, Do::Store64, Do::Store64, Do::Jump, Do::End];
+        assert_eq!(steps, [&[Do::Grid, Do::Push][..], &loads, &rest].concat());
+    }
+
+    #[test]
+    fn loads_wait_for_what_they_need() {
+        let steps = shortened(|builder, row, alive, fields| {
+            let end = builder.push_scope(Do::Push, alive).unwrap();
+            let place = builder.word(Do::Load32, &[fields[0], row]);
+            let there = builder.word(Do::Load32, &[fields[1], place]);
+            builder.emit(Do::Store32, Operand::NONE, &[fields[2], row, there]);
+            let few = builder.word(Do::Less, &[there, fields[0]]);
+            builder.emit(Do::MoveIf, alive, &[few]);
+            builder.pop_scope(end);
+            builder.forget();
+            let end = builder.push_scope(Do::Push, alive).unwrap();
+            // Only rows that are left load this one.
+            let last = builder.word(Do::Load32, &[fields[0], row]);
+            builder.emit(Do::Store32, Operand::NONE, &[fields[2], row, last]);
+            builder.pop_scope(end);
+        });
+        let first = [Do::Grid, Do::Push, Do::Load32, Do::Load32, Do::Store32, Do::NarrowLess];
+        assert_eq!(steps, [&first[..], &[Do::Load32, Do::Store32, Do::Jump, Do::End]].concat());
     }
 }

@@ -77,12 +77,12 @@ impl Hoist {
         if let Some(value) = builder.folded(&step) {
             return builder.constant(value);
         }
-        let step = Step { to: Operand::Last, ..step };
+        let step = Step { to: Operand::NONE, ..step };
         if let Some(&known) = self.known.get(&step) {
             return known;
         }
-        let kept = builder.uniform();
-        self.first.extend([step, Step::new(Do::KeepUniform, kept, &[Operand::Last])]);
+        let (computed, kept) = (builder.lanes(1), builder.uniform());
+        self.first.extend([Step { to: computed, ..step }, Step::new(Do::KeepUniform, kept, &[computed])]);
         self.known.insert(step, kept);
         kept
     }

@@ -66,12 +66,7 @@ pub(super) fn drop_unread(builder: &mut Builder<'_>) {
     }
 }
 
-/// Whether an instruction reads each of `a` to `d` as one word before it sets anything.
-pub(super) fn takes_words(operation: Do) -> bool {
-    gives_word(operation) || changes(operation)
-}
-
-/// The same if it sets one word, of all lanes, and does nothing else.
+/// Whether an instruction reads each of `a` to `d` as one word before it sets one word, of all lanes, and does nothing else.
 pub(super) fn gives_word(operation: Do) -> bool {
     computes(operation) || loads(operation)
 }
@@ -168,32 +163,5 @@ fn loads(operation: Do) -> bool {
             | Do::BitAt
             | Do::IsInBitmap
             | Do::MayBeInBloom
-    )
-}
-
-/// Whether it changes something else, for lanes that take part.
-fn changes(operation: Do) -> bool {
-    matches!(
-        operation,
-        Do::MoveIf
-            | Do::Store8
-            | Do::Store16
-            | Do::Store32
-            | Do::Store64
-            | Do::AddIf
-            | Do::AddDoubleIf
-            | Do::MaxIf
-            | Do::OrIf
-            | Do::XorIf
-            | Do::Push
-            | Do::PushNot
-            | Do::Narrow
-            | Do::NarrowIf
-            | Do::NarrowEqual
-            | Do::NarrowNotEqual
-            | Do::NarrowLess
-            | Do::NarrowLessOrEqual
-            | Do::Enqueue
-            | Do::KeepUniform
     )
 }

@@ -13,9 +13,9 @@ use crate::exec::relation::{Relation, Source};
 /// Threads of a block that has no table in its shared memory (`interpret.cu`).
 const THREADS: u32 = 256;
 /// The same with a table.
-const TABLE_THREADS: u32 = 768;
+const TABLE_THREADS: u32 = 640;
 /// Maximum resident blocks of a multiprocessor (`interpret.cu`).
-const BLOCKS_MAX: u32 = 6;
+const BLOCKS_MAX: u32 = 5;
 
 /// A program on a device.
 pub(super) struct Interpreted {
