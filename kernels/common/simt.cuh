@@ -108,8 +108,8 @@ __device__ __forceinline__ u64 load_bits_if(const void* address, bool loads) {
     return BYTES == 8 ? word : half;
 }
 
-// The bits of 1, 2 or 4 bytes (2^`bits`), as far as `end_load` makes them of what `begin_load` has read: the four bytes around
-// them, as one register is written by one load. Nobody waits for it before `end_load`.
+// The bits of 1, 2 or 4 bytes (2^`width`; `lacking` bits less than 32): `begin_load` reads the four bytes around them, as one register
+// is written by one load, and nothing waits for them before `end_load`.
 struct BegunLoad {
     u32 word;
     u32 shift;
@@ -120,8 +120,8 @@ __device__ __forceinline__ BegunLoad begin_load(u64 address, u32, bool loads) {
 }
 // Behind the last of several loads: without it the compiler ends the first one before the last one has begun. All lanes call it.
 __device__ __forceinline__ void all_loads_begun() { __syncwarp(); }
-__device__ __forceinline__ u32 end_load(BegunLoad load, u32 bits) {
-    return load.word >> load.shift & 0xffffffffu >> (32 - (8 << bits));
+__device__ __forceinline__ u32 end_load(BegunLoad load, u32 lacking) {
+    return load.word >> load.shift & 0xffffffffu >> lacking;
 }
 
 // A load of what is read once, and a store of what is not read soon: they leave the L2 cache to others.
@@ -188,10 +188,10 @@ static inline u64 load_bits_if(const void* address, bool loads) {
 struct BegunLoad {
     u32 word;
 };
-static inline BegunLoad begin_load(u64 address, u32 bits, bool loads) {
+static inline BegunLoad begin_load(u64 address, u32 width, bool loads) {
     const void* const place = (const void*)address;
-    const u64 word = bits == 0   ? load_bits_if<1>(place, loads)
-                     : bits == 1 ? load_bits_if<2>(place, loads)
+    const u64 word = width == 0   ? load_bits_if<1>(place, loads)
+                     : width == 1 ? load_bits_if<2>(place, loads)
                                  : load_bits_if<4>(place, loads);
     return BegunLoad{(u32)word};
 }

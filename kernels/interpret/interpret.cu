@@ -87,8 +87,8 @@ WJ_DEVICE bool control(const Machine<ROWS>& m, Rows& rows, const Instruction& i,
 template <int ROWS>
 WJ_DEVICE bool head_of_rows(const Machine<ROWS>& m, Rows& rows, const Instruction& i, u32& at) {
     switch (i.operation) {
-        case WJ_DO_Grid: if (!next_grid_row(m, rows, i, false)) end_rows(rows, at, i.next); break;
-        case WJ_DO_GridWanted: if (!next_grid_row(m, rows, i, true)) at = i.next; break;
+        case WJ_DO_Grid: if (!next_grid_rows(m, rows, i, false)) end_rows(rows, at, i.next); break;
+        case WJ_DO_GridWanted: if (!next_grid_rows(m, rows, i, true)) at = i.next; break;
         case WJ_DO_Sample: if (!next_sample(m, rows, i)) at = i.next; break;
         case WJ_DO_Batch: {
             const u64 tile_rows = (u64)blockDim.x * i.b;
@@ -344,6 +344,6 @@ WJ_DEVICE void interpret(const InterpretParams& p) {
 }
 
 WJ_ENTRY_RESIDENT(interpret_rows, InterpretParams, 256, 4) { interpret<INTERPRET_ROWS, WJ_INTERPRET_ROWS>(p); }
-WJ_ENTRY_RESIDENT(interpret_groups, InterpretParams, 640, 1) { interpret<INTERPRET_GROUPS, WJ_INTERPRET_ROWS>(p); }
+WJ_ENTRY_RESIDENT(interpret_groups, InterpretParams, 768, 1) { interpret<INTERPRET_GROUPS, WJ_INTERPRET_ROWS>(p); }
 WJ_ENTRY_RESIDENT(interpret_matches, InterpretParams, 256, 4) { interpret<INTERPRET_MATCHES, 1>(p); }
 WJ_ENTRY_RESIDENT(interpret_partition, InterpretParams, 256, 5) { interpret<INTERPRET_PARTITION, WJ_INTERPRET_ROWS>(p); }

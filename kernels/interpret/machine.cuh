@@ -29,11 +29,18 @@ struct Machine {
     u32 list;          // what describes the group table
     u32 matches;       // what describes relations that were partitioned alike
     u32 lane_bytes;    // from the first lane's words to the caller's, less 1
-    u32 taking[ROWS];  // bit 0: the row takes part; bits above: in the scopes around
+    u32 taking;        // WJ_SCOPES bits for each row: the lowest one says whether it takes part, those above whether in the scopes around
 };
 
 // For each row of a lane: its number is `row`.
 #define WJ_EACH_ROW WJ_UNROLL for (int row = 0; row < ROWS; ++row)
+
+// The lowest bit of each row.
+template <int ROWS>
+WJ_DEVICE constexpr u32 first_scopes() {
+    static_assert(ROWS * WJ_SCOPES <= 32, "scopes of all rows");
+    return ROWS == 1 ? 1u : 1u << WJ_SCOPES | 1u;
+}
 
 // Brings the program to shared memory. All threads of the block call it.
 template <int ROWS>
@@ -65,7 +72,7 @@ WJ_DEVICE Machine<ROWS> open_machine(const InterpretParams& p) {
     machine.list = shared + (u32)(p.shared_words + p.list + repeated) * 8;
     machine.matches = machine.list + (u32)p.match_list * 4;
     machine.lane_bytes = threadIdx.x * 8 * ROWS - 1;
-    WJ_EACH_ROW machine.taking[row] = 1;
+    machine.taking = first_scopes<ROWS>();
     __syncthreads();
     return machine;
 }
@@ -154,20 +161,21 @@ WJ_DEVICE void keep_uniform(const Machine<ROWS>& m, const Instruction& i) {
 
 template <int ROWS>
 WJ_DEVICE bool takes_part(const Machine<ROWS>& m, int row) {
-    return (m.taking[row] & 1) != 0;
+    return (m.taking >> row * WJ_SCOPES & 1) != 0;
 }
 
 // Narrows the rows that take part; whether the warp has any.
 template <int ROWS>
 WJ_DEVICE bool push_scope(Machine<ROWS>& m, const Words<ROWS>& conditions) {
-    u32 any = 0;
-    WJ_EACH_ROW {
-        m.taking[row] = m.taking[row] << 1 | (m.taking[row] & (conditions.of[row] != 0 ? 1 : 0));
-        any |= m.taking[row];
-    }
-    return __any_sync(0xffffffffu, (any & 1) != 0);
+    u32 hold = 0;
+    WJ_EACH_ROW hold |= (conditions.of[row] != 0 ? 1u : 0u) << row * WJ_SCOPES;
+    hold &= m.taking;
+    // Without what was the highest bit of the row below.
+    m.taking = (m.taking << 1 & ~first_scopes<ROWS>()) | hold;
+    return __any_sync(0xffffffffu, hold != 0);
 }
+// What moves from one row to the one below is above all scopes that are open there.
 template <int ROWS>
 WJ_DEVICE void pop_scopes(Machine<ROWS>& m, u32 scopes) {
-    WJ_EACH_ROW m.taking[row] >>= scopes;
+    m.taking >>= scopes;
 }

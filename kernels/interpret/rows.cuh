@@ -6,7 +6,8 @@
 // Where a block is among the rows. It lies in local memory, as functions that are called set it: in registers it would leave too
 // few for every instruction.
 struct Rows {
-    u64 tile;
+    u64 next;        // the block's next row of a grid
+    u64 tile;        // its next batch
     u64 turn;
     u64 first;       // of a batch: the first row
     u32 item;        // which of them is next
@@ -20,6 +21,7 @@ struct Rows {
 };
 
 WJ_RARE void open_rows(Rows& rows) {
+    rows.next = (u64)blockIdx.x * blockDim.x;
     rows.tile = blockIdx.x;
     rows.turn = 0;
     rows.first = 0;
@@ -43,18 +45,18 @@ WJ_DEVICE void set_rows(const Machine<ROWS>& m, const Instruction& i, const Word
 // The lane's rows in the next tiles, which are as far apart as all threads of the launch are many: few rows are spread over all
 // of them. False behind the last one. `b` is the control block, `c` the rows that are wanted; `next` is that of the end.
 template <int ROWS>
-WJ_RARE bool next_grid_row(const Machine<ROWS> m, Rows& rows, const Instruction i, bool stops) {
+WJ_DEVICE bool next_grid_rows(const Machine<ROWS>& m, Rows& rows, const Instruction& i, bool stops) {
     const u64 count = uniform(m, i.a);
-    const u64 first = rows.tile * blockDim.x;
+    const u64 first = rows.next;
     if (first >= count) return false;
     if (stops && has_enough(uniform_pointer<const u64>(m, i.b) + WJ_CONTROL_ROWS, uniform(m, i.c), rows.turn++)) return false;
-    const u64 step = (u64)gridDim.x * blockDim.x;
+    const u32 step = gridDim.x * blockDim.x;
     Words<ROWS> numbers, are_there;
     WJ_EACH_ROW {
         numbers.of[row] = first + threadIdx.x + row * step;
         are_there.of[row] = numbers.of[row] < count;
     }
-    rows.tile += ROWS * gridDim.x;
+    rows.next = first + ROWS * step;
     set_rows(m, i, numbers, are_there);
     return true;
 }
@@ -64,15 +66,16 @@ template <int ROWS>
 WJ_RARE bool next_sample(const Machine<ROWS> m, Rows& rows, const Instruction i) {
     const u64 count = uniform(m, i.a);
     const u64 stride = uniform(m, i.b);
-    const u64 first = rows.tile * blockDim.x;
+    const u64 first = rows.next;
     if (first * stride >= count) return false;
+    const u32 step = gridDim.x * blockDim.x;
     Words<ROWS> numbers, are_there;
     WJ_EACH_ROW {
-        const u64 sample = first + threadIdx.x + row * (u64)gridDim.x * blockDim.x;
+        const u64 sample = first + threadIdx.x + row * step;
         numbers.of[row] = sample * stride + __umul64hi(hash_word(sample + 1), stride);
         are_there.of[row] = numbers.of[row] < count;
     }
-    rows.tile += ROWS * gridDim.x;
+    rows.next = first + ROWS * step;
     set_rows(m, i, numbers, are_there);
     return true;
 }

@@ -51,11 +51,11 @@ template <int ROWS>
 WJ_DEVICE BegunLoads<ROWS> begin_loads(const Machine<ROWS>& m, u32 address) {
     u32 head[4];
     load_four(address, head);
-    const u32 bits = shared_at<const Instruction>(address).next & WJ_LOAD_BITS;
+    const u32 width = shared_at<const Instruction>(address).next & WJ_LOAD_WIDTH;
     const Words<ROWS> a = get(m, head[2]);
     const Words<ROWS> b = get(m, head[3]);
     BegunLoads<ROWS> loads;
-    WJ_EACH_ROW loads.of[row] = begin_load(a.of[row] + (b.of[row] << bits), bits, takes_part(m, row));
+    WJ_EACH_ROW loads.of[row] = begin_load(a.of[row] + (b.of[row] << width), width, takes_part(m, row));
     return loads;
 }
 template <int ROWS>
@@ -65,7 +65,7 @@ WJ_DEVICE void end_loads(const Machine<ROWS>& m, u32 address, const BegunLoads<R
     const Words<ROWS> c = get(m, i.c);
     Words<ROWS> loaded;
     WJ_EACH_ROW {
-        loaded.of[row] = end_load(loads.of[row], form & WJ_LOAD_BITS) + c.of[row];
+        loaded.of[row] = end_load(loads.of[row], form >> WJ_LOAD_LACKING) + c.of[row];
         if ((form & WJ_LOAD_INT) != 0) loaded.of[row] = word_of_int((u32)loaded.of[row]);
     }
     set(m, i.to, loaded);
@@ -120,6 +120,17 @@ WJ_DEVICE void narrow_to(Machine<ROWS>& m, u32 to, const Words<ROWS>& conditions
         }                                       \
         break;                                  \
     }
+// The scope goes on with fewer rows.
+#define WJ_NARROW_TO(condition)                        \
+    {                                                  \
+        WJ_EACH_ROW {                                  \
+            const u64 x = a.of[row], y = b.of[row];    \
+            result.of[row] = (u64)(condition);         \
+            (void)y;                                   \
+        }                                              \
+        narrow_to(m, i.to, result, i.next, at);        \
+        return;                                        \
+    }
 // `v` and `w` are values of 128 bits.
 #define WJ_OF_WIDE(give)                                       \
     {                                                          \
@@ -164,22 +175,11 @@ WJ_DEVICE void compute(Machine<ROWS>& m, const Instruction& rest, const u32 (&he
             return;
         case WJ_DO_Pop: pop_scopes(m, 1); return;
         case WJ_DO_Narrow: narrow(m, a, i.next, at); return;
-        case WJ_DO_NarrowIf:
-        case WJ_DO_NarrowEqual:
-        case WJ_DO_NarrowNotEqual:
-        case WJ_DO_NarrowLess:
-        case WJ_DO_NarrowLessOrEqual:
-            WJ_EACH_ROW {
-                const i64 x = (i64)a.of[row], y = (i64)b.of[row];
-                const bool equal = x == y, less = x < y;
-                result.of[row] = i.operation == WJ_DO_NarrowIf         ? x != 0
-                                 : i.operation == WJ_DO_NarrowEqual    ? equal
-                                 : i.operation == WJ_DO_NarrowNotEqual ? !equal
-                                 : i.operation == WJ_DO_NarrowLess     ? less
-                                                                       : less || equal;
-            }
-            narrow_to(m, i.to, result, i.next, at);
-            return;
+        case WJ_DO_NarrowIf: WJ_NARROW_TO(x != 0)
+        case WJ_DO_NarrowEqual: WJ_NARROW_TO(x == y)
+        case WJ_DO_NarrowNotEqual: WJ_NARROW_TO(x != y)
+        case WJ_DO_NarrowLess: WJ_NARROW_TO((i64)x < (i64)y)
+        case WJ_DO_NarrowLessOrEqual: WJ_NARROW_TO((i64)x <= (i64)y)
 
         case WJ_DO_Move: WJ_SET(x);
         case WJ_DO_MoveIf:
@@ -415,4 +415,5 @@ WJ_DEVICE void compute_rare(const Machine<ROWS>& m, const Instruction& i) {
 #undef WJ_OF_WIDE
 #undef WJ_SET_BY_WIDE
 #undef WJ_SET_WIDE
+#undef WJ_NARROW_TO
 #undef WJ_GATHER

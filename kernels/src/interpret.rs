@@ -18,6 +18,8 @@ constants! { "WJ_":
     pub const INTERPRET_KEY_WORDS: usize = 16;
     /// Rows of a lane that an instruction takes at once, but in matches of partitioned relations: there it takes one.
     pub const INTERPRET_ROWS: u32 = 2;
+    /// Bits for the scopes of a row: one more than scopes can be open.
+    pub const SCOPES: u32 = 16;
     /// Most rows that a thread looks up together.
     pub const INTERPRET_ITEMS: u32 = 4;
 }
@@ -135,13 +137,15 @@ pub mod merge_form {
     }
 }
 
-/// How loads that are made together are described: the logarithm of the width in bytes, and a bit.
+/// How loads that are made together are described: the logarithm of the width in bytes, a bit, and how many bits of 32 it lacks.
 pub mod load_form {
     crate::constants::constants! { "WJ_LOAD_":
         /// The bits of the width.
-        pub const BITS: u32 = 3;
+        pub const WIDTH: u32 = 3;
         /// The sum is a signed integer of 32 bits.
         pub const INT: u32 = 4;
+        /// Bits before those that say how many are lacking.
+        pub const LACKING: u32 = 8;
     }
 }
 

@@ -1,6 +1,6 @@
 //! A finished program.
 
-use warpjoin_kernels::interpret::{INTERPRET_VALUES, Operation, REGISTER, group_list};
+use warpjoin_kernels::interpret::{INTERPRET_VALUES, Operation, REGISTER, SCOPES, group_list};
 
 use super::allocate::{Registers, allocate};
 use super::builder::{Builder, Made, Unknown};
@@ -68,6 +68,9 @@ impl Program {
         shorten(&mut builder)?;
         if !builder.steps.iter().all(|step| builder.kind.has(step.operation)) {
             return Err(Unknown("an instruction that its kernel lacks"));
+        }
+        if scopes(&builder.steps) >= SCOPES {
+            return Err(Unknown("too many scopes within each other"));
         }
         let registers = allocate(&builder)?;
         let placed = |step: &Step| match step.next {
@@ -212,6 +215,21 @@ impl Encoder<'_> {
         let uniform = (program.fields.len() + program.constants.len()) as u32;
         shared.before + 8 * (program.kind.rows() * uniform + STEP_WORDS as u32 * number)
     }
+}
+
+/// Most scopes that are open at once.
+fn scopes(steps: &[Step]) -> u32 {
+    let (mut open, mut most) = (0u32, 0);
+    for step in steps {
+        match (step.operation, step.from[0]) {
+            (Operation::Push | Operation::PushNot, _) => open += 1,
+            (Operation::Pop, _) => open = open.saturating_sub(1),
+            (Operation::Jump, Operand::Plain(ended)) => open = open.saturating_sub(ended.into()),
+            _ => {}
+        }
+        most = most.max(open);
+    }
+    most
 }
 
 /// Whether the kernel reads `a` and `b` before it looks at the instruction.

@@ -94,14 +94,16 @@ fn is_independent(load: &Step, other: &Step) -> bool {
 
 /// The form of a load that the kernel can make together with others.
 fn form_of(operation: Do) -> Option<u32> {
-    Some(match operation {
-        Do::Load8 | Do::LoadAdd8 => 0,
-        Do::Load16 | Do::LoadAdd16 => 1,
-        Do::Load32 | Do::LoadAdd32 => 2,
-        Do::LoadSigned32 | Do::LoadAddInt32 => 2 | load_form::INT,
+    let (width, is_int) = match operation {
+        Do::Load8 | Do::LoadAdd8 => (0, 0),
+        Do::Load16 | Do::LoadAdd16 => (1, 0),
+        Do::Load32 | Do::LoadAdd32 => (2, 0),
+        Do::LoadSigned32 | Do::LoadAddInt32 => (2, load_form::INT),
         // Loads of 64 bits are made alone.
         _ => return None,
-    })
+    };
+    let lacking = 32 - (8 << width);
+    Some(width | is_int | lacking << load_form::LACKING)
 }
 
 /// Whether an instruction leaves what loads read, and the rows that take part. What is stored is never loaded by the same kernel.

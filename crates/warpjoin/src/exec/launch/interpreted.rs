@@ -13,7 +13,7 @@ use crate::exec::relation::{Relation, Source};
 /// Threads of a block that has no table in its shared memory (`interpret.cu`).
 const THREADS: u32 = 256;
 /// The same with a table.
-const TABLE_THREADS: u32 = 640;
+const TABLE_THREADS: u32 = 768;
 /// Maximum resident blocks of a multiprocessor (`interpret.cu`).
 const BLOCKS_MAX: u32 = 5;
 
@@ -69,7 +69,7 @@ fn block_shape(
         let shared = program.shared_bytes(before_bytes, threads, info.shared_bytes_per_block_max)?;
         Some(BlockShape { threads, shared })
     };
-    let sizes = [TABLE_THREADS, 384, THREADS, 128, 64].into_iter().filter(|&threads| threads <= most);
+    let sizes = [TABLE_THREADS, 640, 512, 384, THREADS, 128, 64].into_iter().filter(|&threads| threads <= most);
     sizes.map(|threads| info.block_threads(threads)).find_map(fits)
 }
 
