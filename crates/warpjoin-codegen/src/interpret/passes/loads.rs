@@ -65,7 +65,8 @@ fn group_from(steps: &[Step], first: usize, is_moved: &[bool], targets: &HashSet
         if group.len() == LOADS_MAX || between.len() > OVERTAKEN_MAX {
             break;
         }
-        if !(is_first || !targets.contains(&(at as u32))) || !may_be_overtaken(step.operation) {
+        let comes_from_elsewhere = !is_first && targets.contains(&(at as u32));
+        if comes_from_elsewhere || !may_be_overtaken(step.operation) {
             break;
         }
         let is_free = |other: &Step| is_independent(step, other);
