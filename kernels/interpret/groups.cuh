@@ -100,7 +100,6 @@ WJ_RARE u64 narrow_row(const Machine<ROWS> m, u64 packed) {
     return group_row_narrow(table_of(m), listed(m, WJ_LIST_STRIDE), packed);
 }
 
-// The words of the key are those of the lane's row.
 // The words of the key are those of one of the lane's rows.
 template <int ROWS>
 WJ_RARE GroupRow wide_row(const Machine<ROWS> m, SpareRow spare, int row) {

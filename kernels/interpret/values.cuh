@@ -306,7 +306,6 @@ WJ_DEVICE void compute(Machine<ROWS>& m, const Instruction& rest, const u32 (&he
         default: __builtin_unreachable();
     }
     set(m, i.to, result);
-    return;
 }
 
 // Executes an instruction that computes, and calls functions for it.
@@ -406,7 +405,6 @@ WJ_DEVICE void compute_rare(const Machine<ROWS>& m, const Instruction& i) {
         default: __builtin_unreachable();
     }
     set(m, i.to, result);
-    return;
 }
 
 #undef WJ_OF_ROWS

@@ -174,9 +174,9 @@ operations! {
     KeepUniform,
     // Loops over rows: `to` is the row, `d` whether there is one; to `next` behind the last one.
     Grid, GridWanted, Sample,
-    // Rows that are left: each warp lists them, and goes on with as many as it has lanes.
+    // Rows that are left: each warp lists them, and goes on with as many as it takes at once.
     Enqueue, Dequeue, NextTurn,
-    // Loops over matches: goes on while a lane of the warp has one.
+    // Loops over matches: goes on while a row of the warp has one.
     WhileAny, MatchTurn, IsFull, AnyOfLanes,
     // Several rows a thread.
     Batch, OpenItems, BatchItem, BatchFind, BatchReserve, BatchFound, KeepKey, LoadKey,

@@ -13,7 +13,7 @@ use crate::program::{
 use crate::value::CType;
 
 /// Registers for the warp's queue: as many rows as are left of a step, and those that a warp takes at once less one.
-const QUEUE_WORDS: u16 = 2;
+const QUEUE_REGISTERS: u16 = 2;
 
 /// A block of the body that is open.
 pub(super) enum Open {
@@ -164,7 +164,7 @@ impl<'k> Builder<'k> {
                 };
                 front.items.iter().try_for_each(|item| self.item(item, kernel, open))?;
                 let [row, alive] = [self.variable(Variable::Row)?, self.variable(Variable::Alive)?];
-                let queue = self.lanes(QUEUE_WORDS);
+                let queue = self.lanes(QUEUE_REGISTERS);
                 self.arrays.push((queue, begin));
                 self.queue = Some(queue);
                 let step = Step::new(Do::Enqueue, Operand::NONE, &[queue, row.operand, alive.operand]);

@@ -308,11 +308,8 @@ impl<'k> Builder<'k> {
         for &keeps in keep {
             before.push(before[before.len() - 1] + u32::from(keeps));
         }
-        for label in self.labels.iter_mut().flatten() {
-            *label = before[*label as usize];
-        }
-        let mut keep = keep.iter();
-        self.steps.retain(|_| keep.next().copied().unwrap_or(true));
+        let kept = self.steps.iter().zip(keep).filter(|(_, keeps)| **keeps).map(|(step, _)| *step);
+        self.replace_all(kept.collect(), &before);
     }
 
     /// Puts other instructions in place of all; labels of each old one, and of the end, stand for the new one at its place.

@@ -112,10 +112,13 @@ impl Program {
 
     /// Words of shared memory that it takes, so that the registers behind it are aligned.
     fn words(&self) -> u32 {
-        let rows = self.kind.rows();
-        let uniform = (self.fields.len() + self.constants.len()) as u32 * rows;
-        let words = uniform + (self.steps.len() * STEP_WORDS + self.list.len().div_ceil(2)) as u32;
-        words.next_multiple_of(rows)
+        let words = self.uniform_words() + (self.steps.len() * STEP_WORDS + self.list.len().div_ceil(2)) as u32;
+        words.next_multiple_of(self.kind.rows())
+    }
+
+    /// Those of parameters and constants, which stand there once for each row.
+    fn uniform_words(&self) -> u32 {
+        (self.fields.len() + self.constants.len()) as u32 * self.kind.rows()
     }
 
     /// Shared memory of a block of so many threads behind `before_bytes` of the pipeline's own; `None`: there is not enough.
@@ -192,7 +195,7 @@ impl Encoder<'_> {
     fn step(&self, step: &Step) -> [u64; STEP_WORDS] {
         let Step { operation, to, from: [a, b, c, d], next } = *step;
         let operands = [to, a, b, c, d];
-        let is_place = |operand: Operand| !matches!(operand, Operand::Plain(_)) || computes(operation);
+        let is_place = |operand: Operand| !matches!(operand, Operand::Plain(_)) || fetches(operation);
         let (next, next_is_place) = match next {
             Next::Number(number) => (number, false),
             Next::Label(number) => (self.instruction(number), true),
@@ -202,7 +205,7 @@ impl Encoder<'_> {
         let places = are_places.enumerate().fold(0, |bits, (at, is_place)| bits | u32::from(is_place) << at);
         let [to, a, b, c, d] = operands.map(|operand| match operand {
             // Operands that computing instructions lack are read, too: words that never change.
-            Operand::Plain(_) if computes(operation) => self.shared.before,
+            Operand::Plain(_) if fetches(operation) => self.shared.before,
             operand => self.operand(operand),
         });
         let pair = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
@@ -211,9 +214,7 @@ impl Encoder<'_> {
 
     /// Where an instruction is.
     fn instruction(&self, number: u32) -> u32 {
-        let Self { program, shared, .. } = self;
-        let uniform = (program.fields.len() + program.constants.len()) as u32;
-        shared.before + 8 * (program.kind.rows() * uniform + STEP_WORDS as u32 * number)
+        self.shared.before + 8 * (self.program.uniform_words() + STEP_WORDS as u32 * number)
     }
 }
 
@@ -233,6 +234,6 @@ fn scopes(steps: &[Step]) -> u32 {
 }
 
 /// Whether the kernel reads `a` and `b` before it looks at the instruction.
-fn computes(operation: Operation) -> bool {
+fn fetches(operation: Operation) -> bool {
     operation as u16 >= Operation::Divide as u16
 }
